@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "children/agent/connection.h"
+#include "children/scoreboard.h"
+
+// The agent's whole memory. It lives inside somebody else's PHP: static, no allocation, one thread.
+namespace cede::agent {
+
+inline constexpr int max_listeners = 64;
+
+enum class Role : std::uint8_t {
+    bystander,  // not started by cede, or nothing to do: every wrapper goes straight to libc
+    newborn,    // PHP is starting; its first accept makes it the zygote
+    zygote,     // forks children on request, never returns to PHP
+    child,      // serves
+    stranger,   // a copy that a script forked: has neither listener nor connection any more
+};
+
+struct Agent {
+    Role role = Role::bystander;
+    int zygote_channel = -1;
+    int scoreboard = -1;
+    int handoff = -1;
+    int listeners[max_listeners] = {};
+    int listener_count = 0;
+    std::uint32_t slot_count = 0;
+    int channel = -1;  // to the supervisor, child only
+    int epoll = -1;    // listeners, handoff and channel, child only
+    bool environment_cleaned = false;
+    bool orphaned = false;              // the supervisor is gone
+    bool prefer_handoff = false;        // which source to try first, so that neither starves the other
+    std::uint32_t takes_unwatched = 0;  // connections taken since the channel was last looked at
+    const children::Control* control = nullptr;
+    const children::Slot* slots = nullptr;  // all, read-only
+    children::Slot* slot = nullptr;         // ours, writable
+    Connection connection;
+};
+
+extern Agent agent;
+
+// environment.cpp: reads what the supervisor left in the environment. True if this process is meant to be a
+// zygote.
+bool read_environment() noexcept;
+// Removes every trace of the agent from `environ`. `php_started`: also what only PHP's own start needed.
+void clean_environment(bool php_started) noexcept;
+
+// zygote_loop.cpp: turns this process into the zygote. True in a child that was forked from it; false when
+// the supervisor has gone or the memory can't be mapped: PHP is to end.
+bool become_zygote() noexcept;
+// Tells the supervisor that the agent is loaded.
+void say_hello() noexcept;
+// Tells it that PHP ends without having asked for a connection: most likely it is the wrong program.
+void say_goodbye() noexcept;
+// In a process that a script forked: lets go of everything that belongs to the child.
+void become_stranger() noexcept;
+
+}  // namespace cede::agent

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+// The exported wrappers: each decides whether the call is about the listener or the current connection, and
+// goes straight to libc if not. errno is what libc would leave.
+#include <cerrno>
+#include <poll.h>
+#include <pthread.h>
+#include <sys/socket.h>
+
+#include "children/agent/agent.h"
+#include "children/agent/libc.h"
+#include "children/agent/wait.h"
+
+namespace cede::agent {
+
+constinit Agent agent{};
+
+namespace {
+
+constexpr int listener_fd = 0;              // where FastCGI and LSAPI programs look for it
+constexpr std::size_t worth_direct = 8192;  // below, reading ahead saves more than the copy costs
+
+bool ours(int fd) noexcept {
+    return agent.connection.is(fd) && agent.role == Role::child;
+}
+
+int accept_as_child(sockaddr* address, socklen_t* length) noexcept {
+    if (agent.role == Role::newborn && !become_zygote()) {
+        errno = EINVAL;
+        return -1;
+    }
+    if (agent.role == Role::child) {
+        return next_connection(address, length);
+    }
+    errno = EINVAL;
+    return -1;
+}
+
+ssize_t read_connection(void* to, size_t size) noexcept {
+    Connection& connection = agent.connection;
+    if (size == 0) {
+        return 0;
+    }
+    if (connection.buffered()) {
+        return static_cast<ssize_t>(connection.take(to, size));
+    }
+    if (connection.at_rest()) {
+        switch (wait_for_request(false)) {
+            case Wake::request:
+                return static_cast<ssize_t>(connection.take(to, size));
+            case Wake::gone:
+            case Wake::leave:
+                return 0;
+            case Wake::interrupted:
+                errno = EINTR;
+                return -1;
+        }
+    }
+    if (size >= worth_direct) {
+        return connection.receive(to, size);
+    }
+    const bool was_running = connection.running();
+    switch (connection.fill(true)) {
+        case Connection::Fill::data:
+            if (!was_running) {
+                publish_progress();
+            }
+            return static_cast<ssize_t>(connection.take(to, size));
+        case Connection::Fill::end:
+            return 0;
+        default:
+            return -1;
+    }
+}
+
+ssize_t note_written(const void* from, ssize_t written) noexcept {
+    if (written > 0 && agent.connection.wrote(from, static_cast<size_t>(written))) {
+        std::atomic<std::uint64_t>& requests = agent.slot->requests;
+        requests.store(requests.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    }
+    return written;
+}
+
+// After the answer PHP says that it will write no more and then reads until its peer closes (KEEP_CONN off).
+int shutdown_connection(int fd, int how) noexcept {
+    Connection& connection = agent.connection;
+    if (how == SHUT_WR && connection.answered()) {
+        connection.closing = true;
+        connection.shutdown_deferred = true;
+        return 0;
+    }
+    return libc().shutdown(fd, how);
+}
+
+ssize_t receive_connection(void* to, size_t size, int flags) noexcept {
+    if (agent.connection.closing) {
+        linger();
+        return 0;
+    }
+    return flags == 0 ? read_connection(to, size) : libc().recv(agent.connection.fd(), to, size, flags);
+}
+
+// Not inlined: glibc declares poll's argument as write-only, and the compiler would call reading it a
+// mistake.
+[[gnu::noinline]] int poll_connection(pollfd* watched, nfds_t count, int timeout) noexcept {
+    if (count == 1 && ours(watched->fd) && (watched->events & POLLIN) != 0 && agent.connection.buffered()) {
+        watched->revents = POLLIN;
+        return 1;
+    }
+    return libc().poll(watched, count, timeout);
+}
+
+__attribute__((constructor)) void start() noexcept {
+    (void)libc();
+    if (!read_environment()) {
+        return;
+    }
+    agent.role = Role::newborn;
+    pthread_atfork(nullptr, nullptr, [] {
+        if (agent.role == Role::child) {
+            become_stranger();
+        }
+    });
+    say_hello();
+}
+
+__attribute__((destructor)) void end() noexcept {
+    if (agent.role == Role::newborn) {
+        say_goodbye();
+    }
+}
+
+}  // namespace
+}  // namespace cede::agent
+
+#define CEDE_EXPORT extern "C" __attribute__((visibility("default")))
+
+using cede::agent::agent;
+using cede::agent::libc;
+using cede::agent::Role;
+
+CEDE_EXPORT int accept(int fd, sockaddr* address, socklen_t* length) {
+    if (fd == cede::agent::listener_fd && agent.role != Role::bystander) {
+        return cede::agent::accept_as_child(address, length);
+    }
+    return libc().accept(fd, address, length);
+}
+
+CEDE_EXPORT int accept4(int fd, sockaddr* address, socklen_t* length, int flags) {
+    if (fd == cede::agent::listener_fd && agent.role != Role::bystander) {
+        return cede::agent::accept_as_child(address, length);
+    }
+    return libc().accept4(fd, address, length, flags);
+}
+
+CEDE_EXPORT ssize_t read(int fd, void* to, size_t size) {
+    return cede::agent::ours(fd) ? cede::agent::read_connection(to, size) : libc().read(fd, to, size);
+}
+
+CEDE_EXPORT ssize_t __read_chk(int fd, void* to, size_t size, size_t room) {
+    return read(fd, to, size < room ? size : room);
+}
+
+CEDE_EXPORT ssize_t recv(int fd, void* to, size_t size, int flags) {
+    return cede::agent::ours(fd) ? cede::agent::receive_connection(to, size, flags)
+                                 : libc().recv(fd, to, size, flags);
+}
+
+CEDE_EXPORT ssize_t __recv_chk(int fd, void* to, size_t size, size_t room, int flags) {
+    return recv(fd, to, size < room ? size : room, flags);
+}
+
+CEDE_EXPORT ssize_t write(int fd, const void* from, size_t size) {
+    const ssize_t written = libc().write(fd, from, size);
+    return cede::agent::ours(fd) ? cede::agent::note_written(from, written) : written;
+}
+
+CEDE_EXPORT ssize_t send(int fd, const void* from, size_t size, int flags) {
+    const ssize_t written = libc().send(fd, from, size, flags);
+    return cede::agent::ours(fd) ? cede::agent::note_written(from, written) : written;
+}
+
+CEDE_EXPORT int poll(pollfd* watched, nfds_t count, int timeout) {
+    return cede::agent::poll_connection(watched, count, timeout);
+}
+
+CEDE_EXPORT int __poll_chk(pollfd* watched, nfds_t count, int timeout, size_t room) {
+    const nfds_t fits = room / sizeof(pollfd);
+    return poll(watched, count < fits ? count : fits, timeout);
+}
+
+CEDE_EXPORT int shutdown(int fd, int how) {
+    return cede::agent::ours(fd) ? cede::agent::shutdown_connection(fd, how) : libc().shutdown(fd, how);
+}
+
+CEDE_EXPORT int close(int fd) {
+    if (cede::agent::ours(fd)) {
+        agent.connection.forget();
+    }
+    return libc().close(fd);
+}

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cerrno>
+#include <cstring>
+#include <dirent.h>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "children/agent/agent.h"
+#include "children/agent/libc.h"
+#include "children/fd_passing.h"
+#include "children/zygote_protocol.h"
+
+namespace cede::agent {
+
+using children::ChildState;
+using children::ForkOrder;
+using children::Slot;
+using children::ZygoteReport;
+using children::ZygoteSays;
+
+namespace {
+
+// Our descriptors stand above those that a script gets, so that numbers come out as without the agent.
+constexpr rlim_t preferred_base = 512;
+constexpr rlim_t room_at_top = 64;
+constinit int fd_base = 0;
+
+int choose_base() noexcept {
+    rlimit limit{};
+    getrlimit(RLIMIT_NOFILE, &limit);
+    const rlim_t top = limit.rlim_cur > 2 * room_at_top ? limit.rlim_cur - room_at_top : room_at_top;
+    return static_cast<int>(top < preferred_base ? top : preferred_base);
+}
+
+// Moves a descriptor above fd_base and marks it close-on-exec: programs that a script starts get none of
+// ours.
+bool move_up(int& fd) noexcept {
+    const int moved = fcntl(fd, F_DUPFD_CLOEXEC, fd_base);
+    if (moved < 0) {
+        return false;
+    }
+    libc().close(fd);
+    fd = moved;
+    return true;
+}
+
+bool move_all_up() noexcept {
+    fd_base = choose_base();
+    bool moved = move_up(agent.zygote_channel) && move_up(agent.scoreboard) && move_up(agent.handoff);
+    for (int i = 0; i < agent.listener_count; ++i) {
+        moved = moved && move_up(agent.listeners[i]);
+    }
+    return moved;
+}
+
+// php-fpm's children have /dev/null there, too; a listener would be inherited by every program of a script.
+bool replace_listener_by_null() noexcept {
+    const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (null < 0) {
+        return false;
+    }
+    const bool done = dup2(null, 0) == 0;
+    libc().close(null);
+    return done;
+}
+
+bool map_scoreboard() noexcept {
+    const std::size_t size = children::scoreboard_size(agent.slot_count);
+    void* const memory = mmap(nullptr, size, PROT_READ, MAP_SHARED, agent.scoreboard, 0);
+    if (memory == MAP_FAILED) {
+        return false;
+    }
+    agent.control = static_cast<const children::Control*>(memory);
+    agent.slots = reinterpret_cast<const Slot*>(static_cast<const std::byte*>(memory) + children::page_size);
+    return agent.control->magic == children::scoreboard_magic &&
+           agent.control->version == children::scoreboard_version &&
+           agent.control->slot_count == agent.slot_count;
+}
+
+int count_tasks() noexcept {
+    DIR* const tasks = opendir("/proc/self/task");
+    if (tasks == nullptr) {
+        return 1;  // no /proc: nothing is known, and nothing is claimed
+    }
+    int count = 0;
+    while (const dirent* entry = readdir(tasks)) {
+        count += entry->d_name[0] != '.';
+    }
+    closedir(tasks);
+    return count;
+}
+
+void report(ZygoteSays says, const ForkOrder& order, pid_t pid, int number) noexcept {
+    ZygoteReport message;
+    message.says = says;
+    message.slot = order.slot;
+    message.generation = order.generation;
+    message.pid = pid;
+    message.number = number;
+    // The first member of PHP's sapi_module_struct is its name (main/SAPI.h).
+    if (const auto* module = static_cast<const char* const*>(dlsym(RTLD_DEFAULT, "sapi_module"));
+        module != nullptr && *module != nullptr && says != ZygoteSays::hello) {
+        std::strncpy(message.sapi, *module, sizeof message.sapi - 1);
+    }
+    (void)children::send_message(agent.zygote_channel, &message, sizeof message, -1);
+}
+
+bool watch(int fd, std::uint32_t events) noexcept {
+    epoll_event event{};
+    event.events = events;
+    event.data.fd = fd;
+    return epoll_ctl(agent.epoll, EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
+// EPOLLEXCLUSIVE: one connection wakes one child, and the supervisor only if no child sleeps (epoll_ctl(2)).
+bool watch_sources() noexcept {
+    agent.epoll = epoll_create1(EPOLL_CLOEXEC);
+    if (agent.epoll < 0 || !move_up(agent.epoll)) {
+        return false;
+    }
+    bool watching = watch(agent.channel, EPOLLIN) && watch(agent.handoff, EPOLLIN | EPOLLEXCLUSIVE);
+    for (int i = 0; i < agent.listener_count; ++i) {
+        watching = watching && watch(agent.listeners[i], EPOLLIN | EPOLLEXCLUSIVE);
+    }
+    return watching;
+}
+
+bool begin_child(Slot* slot, int channel) noexcept {
+    agent.role = Role::child;
+    agent.slot = slot;
+    agent.channel = channel;
+    libc().close(agent.zygote_channel);
+    libc().close(agent.scoreboard);
+    agent.zygote_channel = agent.scoreboard = -1;
+    // A group of its own: a script's kill(0, ...) reaches what the script started, not its siblings.
+    setpgid(0, 0);
+    if (!move_up(agent.channel) || !watch_sources()) {
+        return false;
+    }
+    const children::ChildReport ready{children::ChildSays::ready, 0};
+    return children::send_message(agent.channel, &ready, sizeof ready, -1);
+}
+
+enum class Forked { in_zygote, in_child, in_broken_child };
+
+// Forks twice, so that the child's parent is the supervisor (a subreaper, prctl(2)), which can then wait for
+// it.
+Forked fork_child(const ForkOrder& order, int channel) noexcept {
+    const auto offset = static_cast<off_t>(children::page_size * (1 + std::size_t{order.slot}));
+    void* const page = order.slot >= agent.slot_count
+                           ? MAP_FAILED
+                           : mmap(nullptr, children::page_size, PROT_READ | PROT_WRITE, MAP_SHARED,
+                                  agent.scoreboard, offset);
+    if (page == MAP_FAILED) {
+        report(ZygoteSays::not_forked, order, 0, order.slot >= agent.slot_count ? ERANGE : errno);
+        return Forked::in_zygote;
+    }
+    auto* const slot = static_cast<Slot*>(page);
+    slot->pid.store(0, std::memory_order_relaxed);
+    const pid_t middle = fork();
+    if (middle == 0) {
+        const pid_t pid = fork();
+        if (pid == 0) {
+            return begin_child(slot, channel) ? Forked::in_child : Forked::in_broken_child;
+        }
+        slot->pid.store(pid > 0 ? static_cast<std::uint32_t>(pid) : 0, std::memory_order_release);
+        _exit(pid > 0 ? 0 : errno & 0x7f);
+    }
+    int status = 0;
+    int error = errno;
+    if (middle > 0) {
+        while (waitpid(middle, &status, 0) < 0 && errno == EINTR) {
+        }
+        error = WIFEXITED(status) ? WEXITSTATUS(status) : ECHILD;
+    }
+    const auto pid = static_cast<pid_t>(slot->pid.load(std::memory_order_acquire));
+    if (middle > 0 && pid > 0) {
+        report(ZygoteSays::forked, order, pid, 0);
+    } else {
+        report(ZygoteSays::not_forked, order, 0, error);
+    }
+    munmap(page, children::page_size);
+    return Forked::in_zygote;
+}
+
+Forked serve_orders() noexcept {
+    for (;;) {
+        ForkOrder order;
+        const auto received = children::receive_message(agent.zygote_channel, &order, sizeof order, true);
+        if (received.kind == children::Received::Kind::nothing) {
+            continue;
+        }
+        if (received.kind != children::Received::Kind::message) {
+            return Forked::in_zygote;
+        }
+        Forked forked = Forked::in_zygote;
+        if (received.size == sizeof order && order.version == children::protocol_version &&
+            received.fd >= 0) {
+            forked = fork_child(order, received.fd);
+        }
+        if (forked != Forked::in_zygote) {
+            return forked;
+        }
+        if (received.fd >= 0) {
+            libc().close(received.fd);
+        }
+    }
+}
+
+}  // namespace
+
+void say_hello() noexcept {
+    report(ZygoteSays::hello, {}, getpid(), 0);
+}
+
+void say_goodbye() noexcept {
+    report(ZygoteSays::ended, {}, getpid(), 0);
+}
+
+bool become_zygote() noexcept {
+    clean_environment(true);
+    if (!move_all_up() || !replace_listener_by_null() || !map_scoreboard()) {
+        return false;
+    }
+    // TERM or USR1 would set PHP's shutdown flag in here, and every child forked later would end after one
+    // request. Blocked signals stay pending in the zygote and are not inherited by fork(2).
+    sigset_t all;
+    sigset_t before;
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, &before);
+    agent.role = Role::zygote;
+    report(ZygoteSays::ready, {}, getpid(), count_tasks());
+    const Forked forked = serve_orders();
+    sigprocmask(SIG_SETMASK, &before, nullptr);
+    if (forked == Forked::in_broken_child && agent.slot != nullptr) {
+        agent.slot->state.store(ChildState::exiting, std::memory_order_seq_cst);
+    }
+    return forked == Forked::in_child;
+}
+
+void become_stranger() noexcept {
+    agent.role = Role::stranger;
+    const int connection = agent.connection.fd();
+    agent.connection.forget();
+    for (int i = 0; i < agent.listener_count; ++i) {
+        libc().close(agent.listeners[i]);
+    }
+    libc().close(agent.handoff);
+    libc().close(agent.epoll);
+    libc().close(agent.channel);
+    if (connection >= 0) {
+        // PHP in the copy still knows the number: what it writes there must go nowhere.
+        const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+        if (null >= 0) {
+            dup3(null, connection, O_CLOEXEC);
+            libc().close(null);
+        } else {
+            libc().close(connection);
+        }
+    }
+}
+
+}  // namespace cede::agent

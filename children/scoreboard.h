@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+// Layout of the memory that the supervisor shares with its children. Compiled into the agent as well: no
+// allocation, no exceptions, nothing from pm/.
+//
+// One file (memfd) of pages: page 0 is Control, page 1 + n is slot n. Each slot has a page of its own, so
+// that a child maps only its own slot writable and a stray write in one child can reach nobody else's. The
+// supervisor reads slots as untrusted input. There is no lock in here, and there must never be one: a child
+// may be stopped or killed at any instruction.
+namespace cede::children {
+
+inline constexpr std::uint32_t scoreboard_magic = 0x63656465;  // "cede"
+inline constexpr std::uint32_t scoreboard_version = 1;
+inline constexpr std::size_t page_size = 4096;
+
+// docs/states.md has the table of moves. All moves of a slot are made by the child that owns it, except
+// idle -> giving_up, which the supervisor makes by compare-and-swap, and those of a slot without a process.
+enum class ChildState : std::uint32_t {
+    empty,      // no process (supervisor)
+    starting,   // forked, has not yet asked for a connection
+    free,       // has no connection; takes the next one by itself
+    reading,    // has a connection and a part of a request
+    busy,       // runs a request
+    idle,       // connected, between two requests; also a new connection that has sent nothing yet
+    giving_up,  // was idle, lets its connection go
+    exiting,    // will not take another connection
+};
+inline constexpr std::uint32_t last_child_state = static_cast<std::uint32_t>(ChildState::exiting);
+
+[[nodiscard]] constexpr const char* name_of(ChildState state) noexcept {
+    switch (state) {
+        case ChildState::empty:
+            return "empty";
+        case ChildState::starting:
+            return "starting";
+        case ChildState::free:
+            return "free";
+        case ChildState::reading:
+            return "reading";
+        case ChildState::busy:
+            return "busy";
+        case ChildState::idle:
+            return "idle";
+        case ChildState::giving_up:
+            return "giving-up";
+        case ChildState::exiting:
+            return "exiting";
+    }
+    return "unknown";
+}
+
+// What the supervisor lets the children know about connections that wait for a child.
+enum class Waiting : std::uint32_t {
+    nobody,     // nobody is known to wait
+    attention,  // somebody waits and a free child is expected to take it: ring when you leave `free`
+    pressure,   // more wait than children can take: whoever ends a response gives its connection up at
+                // once; whoever finds nothing to take rings before it sleeps
+};
+
+enum class RunMode : std::uint32_t {
+    serve,
+    drain,  // take what waits, keep no connection, and exit when nothing waits any more
+    stop,   // exit at the next chance, take nothing
+};
+
+enum class GiveUpBy : std::uint32_t { parking, closing };
+
+inline constexpr std::uint32_t no_keepalive_limit = 0xffffffff;
+
+// Written by the supervisor only; children map it read-only.
+struct alignas(page_size) Control {
+    std::uint32_t magic = scoreboard_magic;
+    std::uint32_t version = scoreboard_version;
+    std::uint32_t slot_count = 0;
+    alignas(64) std::atomic<Waiting> waiting{Waiting::nobody};
+    std::atomic<RunMode> mode{RunMode::serve};
+    std::atomic<GiveUpBy> give_up_by{GiveUpBy::parking};
+    std::atomic<std::uint32_t> keepalive_limit{no_keepalive_limit};  // children that may keep a connection
+};
+
+struct alignas(page_size) Slot {
+    std::atomic<ChildState> state{ChildState::empty};
+    std::atomic<std::uint32_t> pid{0};       // written by the process between zygote and child
+    std::atomic<std::uint64_t> since_ns{0};  // CLOCK_MONOTONIC of the last move to free or idle
+    std::atomic<std::uint64_t> requests{0};
+    std::atomic<std::uint64_t> accepted{0};  // connections taken from a listener
+    std::atomic<std::uint64_t> taken{0};     // parked connections taken from the handoff queue
+    std::atomic<std::uint64_t> parked{0};    // connections given up by parking
+    std::atomic<std::uint64_t> closed{0};    // connections given up by closing
+};
+
+static_assert(sizeof(Control) == page_size && sizeof(Slot) == page_size);
+static_assert(std::atomic<ChildState>::is_always_lock_free &&
+              std::atomic<std::uint64_t>::is_always_lock_free);
+
+[[nodiscard]] constexpr std::size_t scoreboard_size(std::size_t slots) noexcept {
+    return page_size * (1 + slots);
+}
+
+}  // namespace cede::children

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "children/scoreboard_map.h"
+
+#include <cerrno>
+#include <new>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <utility>
+
+namespace cede::children {
+
+std::expected<ScoreboardMap, int> ScoreboardMap::create(std::uint32_t slots) {
+    const std::size_t size = scoreboard_size(slots);
+    UniqueFd fd{memfd_create("cede-scoreboard", MFD_CLOEXEC)};
+    if (!fd || ftruncate(fd.get(), static_cast<off_t>(size)) != 0) {
+        return std::unexpected{errno};
+    }
+    void* const memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
+    if (memory == MAP_FAILED) {
+        return std::unexpected{errno};
+    }
+    // Slots are all zero, which is what a new Slot would be; leaving them untouched costs no memory.
+    static_assert(static_cast<std::uint32_t>(ChildState::empty) == 0);
+    auto* const control = new (memory) Control;
+    control->slot_count = slots;
+    return ScoreboardMap{std::move(fd), memory, slots};
+}
+
+ScoreboardMap::ScoreboardMap(UniqueFd fd, void* memory, std::uint32_t slots) noexcept
+    : fd_{std::move(fd)}, memory_{memory}, slots_{slots} {}
+
+ScoreboardMap::ScoreboardMap(ScoreboardMap&& other) noexcept
+    : fd_{std::move(other.fd_)}, memory_{std::exchange(other.memory_, nullptr)}, slots_{other.slots_} {}
+
+ScoreboardMap::~ScoreboardMap() {
+    if (memory_ != nullptr) {
+        munmap(memory_, scoreboard_size(slots_));
+    }
+}
+
+Slot& ScoreboardMap::slot(std::uint32_t index) noexcept {
+    return reinterpret_cast<Slot*>(static_cast<std::byte*>(memory_) + page_size)[index];
+}
+
+void ScoreboardMap::reset(std::uint32_t index, ChildState state) noexcept {
+    Slot& cleared = slot(index);
+    cleared.pid.store(0);
+    cleared.since_ns.store(0);
+    for (auto* counter :
+         {&cleared.requests, &cleared.accepted, &cleared.taken, &cleared.parked, &cleared.closed}) {
+        counter->store(0);
+    }
+    cleared.state.store(state);
+}
+
+}  // namespace cede::children

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+// Fixed-size messages over SOCK_SEQPACKET pairs, one message a packet: between supervisor and zygote, between
+// supervisor and each child, and from the supervisor to whichever child is free (handoff). Compiled into the
+// agent as well. Both ends come from the same build; the version catches a mixed installation.
+namespace cede::children {
+
+inline constexpr std::uint32_t protocol_version = 1;
+
+// The agent's only way to learn its descriptors: CEDE_AGENT="1 <zygote channel> <scoreboard> <handoff>
+// <first listener> <number of listeners> <slots>", all but the version being decimal. Removed from the
+// environment before PHP can see it.
+inline constexpr char agent_variable[] = "CEDE_AGENT";
+// What LD_PRELOAD held before the agent was put in front of it; put back by the agent. Absent if unset.
+inline constexpr char saved_preload_variable[] = "CEDE_LD_PRELOAD";
+// Variables that were added for the child binary's own start and that PHP scripts must not see, separated by
+// ':' (PHP_FCGI_MAX_REQUESTS).
+inline constexpr char hidden_variable[] = "CEDE_HIDE";
+
+// --- zygote -> supervisor ---
+enum class ZygoteSays : std::uint32_t {
+    hello = 1,   // the agent is loaded in `pid`, PHP has not started yet
+    ready,       // PHP has started and asked for its first connection; `number` is its count of tasks
+    forked,      // `slot` has a child, `pid`
+    not_forked,  // `number` is the errno of fork(2)
+    ended,       // PHP ends without having asked for a connection
+};
+struct ZygoteReport {
+    std::uint32_t version = protocol_version;
+    ZygoteSays says = ZygoteSays::hello;
+    std::uint32_t slot = 0;
+    std::uint32_t generation = 0;
+    std::int32_t pid = 0;
+    std::int32_t number = 0;
+    char sapi[16] = {};  // PHP's own name for its server interface, "cgi-fcgi"; empty if unknown
+};
+
+// --- supervisor -> zygote, with the child's end of its channel attached ---
+struct ForkOrder {
+    std::uint32_t version = protocol_version;
+    std::uint32_t slot = 0;
+    std::uint32_t generation = 0;
+    std::uint32_t reserved = 0;
+};
+
+// --- child -> supervisor ---
+enum class ChildSays : std::uint32_t {
+    ready = 1,  // asked for its first connection
+    park,       // gives a connection up; its descriptor is attached
+    look,       // something changed that the supervisor relied on: look again who waits
+};
+struct ChildReport {
+    ChildSays says = ChildSays::ready;
+    std::uint32_t reserved = 0;
+};
+
+// --- supervisor -> child: a doorbell. What it means stands in the scoreboard (slot state, Control::mode).
+// ---
+struct Doorbell {
+    std::uint32_t reserved[2] = {};
+};
+
+// --- supervisor -> any free child: a parked connection with something to read, attached ---
+struct Handoff {
+    std::uint64_t readable_since_ns = 0;  // CLOCK_MONOTONIC
+};
+
+}  // namespace cede::children

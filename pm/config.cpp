@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pm/config.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <iterator>
+#include <set>
+#include <utility>
+
+#include <boost/program_options/errors.hpp>
+#include <boost/program_options/options_description.hpp>
+#include <boost/program_options/parsers.hpp>
+#include <boost/program_options/value_semantic.hpp>
+#include <fmt/format.h>
+
+#include "pm/config_file.h"
+#include "pm/config_value.h"
+#include "pm/limits.h"
+#include "pm/option_table.h"
+#include "pm/words.h"
+
+#ifndef CEDE_VERSION
+#error "CEDE_VERSION must be defined as a string; the build files do so"
+#endif
+
+namespace cede::pm {
+namespace {
+
+namespace po = boost::program_options;
+using Done = std::expected<void, Error>;
+using Arguments = std::vector<std::string>;
+
+constexpr std::string_view see_help = "see cede --help";
+
+std::unexpected<Error> usage(std::string message) {
+    return std::unexpected(Error{std::move(message), Error::usage});
+}
+
+// What is wrong with a name that is no option, and which one may have been meant.
+std::string unknown_option(std::string_view shown, std::string_view name, std::string_view prefix) {
+    std::vector<std::string_view> names{"config", "command", "help", "version"};
+    std::ranges::transform(options(), std::back_inserter(names), &Option::name);
+    const std::string_view guess = nearest(name, names);
+    if (guess.empty()) {
+        return fmt::format("unknown option {} ({})", quoted(shown), see_help);
+    }
+    return fmt::format("unknown option {}; did you mean '{}{}'? ({})", quoted(shown), prefix, guess,
+                       see_help);
+}
+
+// `place` is "--name", or "file:line: name".
+Done assign(Config& config, const Option& option, const std::string& value, const std::string& place) {
+    if (value.empty()) {
+        return usage(place + ": the value is empty; give one, or leave the option out");
+    }
+    if (value.find_first_of(std::string_view{"\n\0", 2}) != std::string::npos) {
+        return usage(place + ": the value has a line feed or NUL in it; remove it");
+    }
+    if (auto assigned = option.assign(config, value); !assigned) {
+        return usage(fmt::format("{}: {}", place, assigned.error()));
+    }
+    const std::string key{option.name};
+    config.origins[option.repeats ? key + ' ' + value : key] = place;
+    return {};
+}
+
+Done apply_line(Config& config, const FileLine& line, const std::string& file) {
+    const std::string place = fmt::format("{}:{}: {}", file, line.number, line.name);
+    if (line.name == "command") {
+        config.command = line.words;
+        config.origins["command"] = place;
+        return {};
+    }
+    const Option* option = find_option(line.name);
+    if (line.name == "config" || line.name == "help" || line.name == "version") {
+        return usage(place + " works on the command line only; remove the line");
+    }
+    if (option == nullptr) {
+        return usage(fmt::format("{}:{}: {}", file, line.number, unknown_option(line.name, line.name, "")));
+    }
+    if (line.words.size() > 1) {
+        return usage(fmt::format("{}: {} is one word too many; put a value with blanks in it in quotes",
+                                 place, quoted(line.words[1])));
+    }
+    return assign(config, *option, line.words.front(), place);
+}
+
+Done apply_file(Config& config, const std::string& file) {
+    const auto text = read_config_file(file);
+    if (!text) {
+        return std::unexpected(text.error());
+    }
+    const auto lines = parse_config_text(*text, file);
+    if (!lines) {
+        return std::unexpected(lines.error());
+    }
+    std::map<std::string, unsigned> seen;
+    for (const FileLine& line : *lines) {
+        const Option* option = find_option(line.name);
+        const auto [before, first] = seen.emplace(line.name, line.number);
+        if (!first && (option == nullptr || !option->repeats)) {
+            return usage(fmt::format("{}:{}: {} is set twice, the first time on line {}; keep one", file,
+                                     line.number, line.name, before->second));
+        }
+        if (auto done = apply_line(config, line, file); !done) {
+            return done;
+        }
+    }
+    return {};
+}
+
+std::string describe(const po::error& error) {
+    if (const auto* syntax = dynamic_cast<const po::invalid_command_line_syntax*>(&error)) {
+        const std::string name = syntax->get_option_name();
+        if (syntax->kind() == po::invalid_syntax::extra_parameter) {
+            return name + " takes no value; remove what follows the '='";
+        }
+        return fmt::format("{} has no value; give one behind it ({})", name, see_help);
+    }
+    return fmt::format("{} ({})", error.what(), see_help);
+}
+
+using Given = std::vector<po::basic_option<char>>;
+
+std::expected<Given, Error> parse_options(const Arguments& arguments) {
+    po::options_description known;
+    auto add = known.add_options();
+    add("config", po::value<std::string>(), "")("help", "")("version", "");
+    for (const Option& option : options()) {
+        const std::string name{option.name};
+        if (option.argument.empty()) {
+            add(name.c_str(), "");
+        } else {
+            add(name.c_str(), po::value<std::string>(), "");
+        }
+    }
+    namespace style = po::command_line_style;
+    constexpr int long_names_in_full =
+        style::allow_long | style::long_allow_adjacent | style::long_allow_next;
+    try {
+        return po::command_line_parser{arguments}
+            .options(known)
+            .style(long_names_in_full)
+            .allow_unregistered()
+            .run()
+            .options;
+    } catch (const po::error& error) {
+        return usage(describe(error));
+    }
+}
+
+Done refuse_positional(const std::string& argument) {
+    constexpr std::string_view modes[] = {"run", "check"};
+    if (const std::string_view guess = nearest(argument, modes); !guess.empty()) {
+        return usage(fmt::format("unexpected argument {}; did you mean 'cede {}'? ({})", quoted(argument),
+                                 guess, see_help));
+    }
+    return usage(fmt::format(
+        "unexpected argument {}; the command of the children goes behind '--': cede OPTIONS -- {}",
+        quoted(argument), argument.starts_with('/') ? argument : "/usr/bin/php-cgi8.2"));
+}
+
+// One option as it was split from the command line, before its value is looked at.
+Done check_form(const po::basic_option<char>& option) {
+    const std::string& first =
+        option.original_tokens.empty() ? option.string_key : option.original_tokens.front();
+    if (option.position_key >= 0 && !first.starts_with('-')) {
+        return refuse_positional(first);
+    }
+    if (option.string_key == "command") {
+        return usage("--command works in a file only; put the command behind '--'");
+    }
+    if (option.unregistered || option.position_key >= 0) {
+        const std::string name = first.substr(std::min(first.find_first_not_of('-'), first.size()));
+        return usage(unknown_option(first, name.substr(0, name.find('=')), "--"));
+    }
+    // The parser takes whatever follows. No value of ours starts like this, so it is the next option.
+    if (option.original_tokens.size() > 1 && option.original_tokens[1].starts_with("--")) {
+        return usage(fmt::format("--{} has no value; give one behind it ({})", option.string_key, see_help));
+    }
+    return {};
+}
+
+// Refuses what is no option, and options that are given twice.
+Done check_given(const Given& given) {
+    std::set<std::string> seen;
+    for (const auto& option : given) {
+        if (auto form = check_form(option); !form) {
+            return form;
+        }
+        const Option* known = find_option(option.string_key);
+        if (!seen.insert(option.string_key).second && (known == nullptr || !known->repeats)) {
+            return usage(fmt::format("--{} is given twice; keep one", option.string_key));
+        }
+    }
+    return {};
+}
+
+Done apply_given(Config& config, const Given& given) {
+    const auto listen = [](const auto& option) { return option.string_key == "listen"; };
+    if (std::ranges::any_of(given, listen)) {
+        config.listen.clear();
+    }
+    for (const auto& one : given) {
+        const Option* option = find_option(one.string_key);
+        if (option == nullptr) {
+            continue;
+        }
+        const std::string value = option->argument.empty() ? "yes"
+                                  : one.value.empty()      ? ""
+                                                           : one.value.front();
+        if (auto done = assign(config, *option, value, "--" + one.string_key); !done) {
+            return done;
+        }
+    }
+    return {};
+}
+
+Done apply_environment(Config& config, const Environment& environment) {
+    if (config.children_given || environment.php_fcgi_children == nullptr) {
+        return {};
+    }
+    constexpr std::string_view place = "PHP_FCGI_CHILDREN in the environment";
+    // 0 is php-cgi's way to say "no children, serve by yourself", which is one request at a time.
+    const auto children = parse_number(environment.php_fcgi_children, 0, limits::most_children);
+    if (!children) {
+        return usage(fmt::format("{}: {}, or give --children", place, children.error()));
+    }
+    config.children = std::max(*children, 1U);
+    config.origins["children"] = place;
+    return {};
+}
+
+// From the least to the most important: file, command line. The environment fills what both leave open.
+Done fill(Config& config, const Given& given, Arguments command, const Environment& environment) {
+    const auto file = std::ranges::find(given, "config", &po::basic_option<char>::string_key);
+    if (file != given.end()) {
+        if (file->value.empty() || file->value.front().empty()) {
+            return usage("--config: the value is empty; give the path of a file");
+        }
+        if (auto done = apply_file(config, file->value.front()); !done) {
+            return done;
+        }
+    }
+    if (auto done = apply_given(config, given); !done) {
+        return done;
+    }
+    if (!command.empty()) {
+        config.command = std::move(command);
+        config.origins["command"] = "command";
+    }
+    if (config.command.empty()) {
+        return usage(
+            "there is no command; put it behind '--': cede --listen 127.0.0.1:9000 -- /usr/bin/php-cgi8.2");
+    }
+    if (config.command.front().empty()) {
+        return usage(where(config, "command") + ": the program's name is empty; give its path");
+    }
+    return apply_environment(config, environment);
+}
+
+}  // namespace
+
+unsigned KeepaliveLimit::children(unsigned total) const noexcept {
+    if (!percent) {
+        return std::min(value, total);
+    }
+    return static_cast<unsigned>(std::uint64_t{total} * std::min(value, 100U) / 100);
+}
+
+std::string where(const Config& config, std::string_view option, std::string_view value) {
+    const std::string key = value.empty() ? std::string{option} : fmt::format("{} {}", option, value);
+    const auto found = config.origins.find(key);
+    return found != config.origins.end() ? found->second : fmt::format("--{}", option);
+}
+
+Environment Environment::current() noexcept {
+    return Environment{std::getenv("PHP_FCGI_CHILDREN")};
+}
+
+std::expected<Invocation, Error> parse_invocation(std::span<const char* const> argv,
+                                                  const Environment& environment) {
+    Arguments arguments(argv.begin() + (argv.empty() ? 0 : 1), argv.end());
+    const auto separator = std::ranges::find(arguments, "--");
+    Arguments command;
+    if (separator != arguments.end()) {
+        command.assign(separator + 1, arguments.end());
+        arguments.erase(separator, arguments.end());
+    }
+    Invocation invocation;
+    if (!arguments.empty() && (arguments.front() == "run" || arguments.front() == "check")) {
+        invocation.mode = arguments.front() == "check" ? Mode::check : Mode::run;
+        arguments.erase(arguments.begin());
+    }
+    const auto asks_for = [&arguments](std::string_view option) {
+        return std::ranges::find(arguments, option) != arguments.end();
+    };
+    if (asks_for("--help") || asks_for("-h")) {
+        return Invocation{Mode::help, {}, help_text()};
+    }
+    if (asks_for("--version")) {
+        return Invocation{Mode::version, {}, "cede " CEDE_VERSION "\n"};
+    }
+    const auto given = parse_options(arguments);
+    if (!given) {
+        return std::unexpected(given.error());
+    }
+    if (auto checked = check_given(*given); !checked) {
+        return std::unexpected(checked.error());
+    }
+    if (auto filled = fill(invocation.config, *given, std::move(command), environment); !filled) {
+        return std::unexpected(filled.error());
+    }
+    return invocation;
+}
+
+}  // namespace cede::pm

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <expected>
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "pm/error.h"
+
+namespace cede::pm {
+
+enum class GiveUp { park, close };
+
+// From the most to the least important; a level includes those before it.
+enum class LogLevel { error, warning, notice, info, debug };
+
+// `75%` or a plain number of children.
+struct KeepaliveLimit {
+    unsigned value = 0;
+    bool percent = false;
+
+    // How many of `total` children may keep a connection. Percentages are rounded down.
+    [[nodiscard]] unsigned children(unsigned total) const noexcept;
+};
+
+// All that an administrator can say, with the defaults.
+struct Config {
+    std::vector<std::string> listen;  // as given, each one readable by parse_address(); empty: inherited
+    unsigned listen_mode = 0660;
+    std::string listen_owner;
+    std::string listen_group;
+    int backlog = 511;
+    unsigned children = 5;
+    bool children_given = false;  // by --children or the file; not by PHP_FCGI_CHILDREN
+    std::string user;
+    std::string group;
+    bool allow_root = false;
+    GiveUp give_up = GiveUp::park;
+    std::optional<KeepaliveLimit> keepalive_limit;
+    unsigned max_parked = 16384;
+    std::chrono::milliseconds stop_timeout{30000};
+    std::chrono::milliseconds start_timeout{30000};
+    LogLevel log_level = LogLevel::notice;
+    std::string agent;  // empty: beside the executable, or in the library directory
+    std::vector<std::string> command;
+
+    // Where each setting came from, for messages: "--user", or "/etc/cede.conf:3: user". Ask where().
+    std::map<std::string, std::string, std::less<>> origins;
+};
+
+// The place that `option` was set at; "--option" when it was not. For `listen`, `value` says which.
+std::string where(const Config& config, std::string_view option, std::string_view value = {});
+
+enum class Mode { run, check, help, version };
+
+struct Invocation {
+    Mode mode = Mode::run;
+    Config config;
+    std::string text;  // what --help or --version print, with a final line feed; else empty
+};
+
+// The variables that supply defaults. Null: not set.
+struct Environment {
+    const char* php_fcgi_children = nullptr;
+
+    static Environment current() noexcept;
+};
+
+// `argv` as main() gets it, with the program's name in front. Reads the file that --config names. A setting
+// on the command line replaces the file's (all `listen` of it, for --listen). Every error has exit status 2,
+// but for a file that can not be read.
+std::expected<Invocation, Error> parse_invocation(std::span<const char* const> argv,
+                                                  const Environment& environment);
+
+}  // namespace cede::pm

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pm/config_value.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdint>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "pm/limits.h"
+#include "pm/words.h"
+
+namespace cede::pm {
+namespace {
+
+using std::chrono::milliseconds;
+
+// Digits only: from_chars would take a minus sign for a signed type, and neither a plus sign nor blanks.
+std::optional<std::uint64_t> whole_number(std::string_view text, int base) {
+    std::uint64_t number = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, base);
+    if (error != std::errc{} || end != text.data() + text.size()) {
+        return std::nullopt;
+    }
+    return number;
+}
+
+template <typename T, std::size_t Count>
+Value<T> parse_word(std::string_view text, const std::array<std::pair<std::string_view, T>, Count>& words) {
+    std::string all;
+    for (const auto& [word, value] : words) {
+        if (text == word) {
+            return value;
+        }
+        all += (all.empty() ? "" : ", ") + std::string{word};
+    }
+    return std::unexpected(fmt::format("{} is not known here; give one of: {}", quoted(text), all));
+}
+
+}  // namespace
+
+Value<unsigned> parse_number(std::string_view text, unsigned least, unsigned most) {
+    const auto number = whole_number(text, 10);
+    const bool digits =
+        !text.empty() && std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
+    if (!digits) {
+        return std::unexpected(
+            fmt::format("{} is not a whole number; give one from {} to {}", quoted(text), least, most));
+    }
+    if (!number || *number < least || *number > most) {
+        return std::unexpected(
+            fmt::format("{} is out of range; give a number from {} to {}", quoted(text), least, most));
+    }
+    return static_cast<unsigned>(*number);
+}
+
+Value<milliseconds> parse_time(std::string_view text, milliseconds least) {
+    static constexpr std::array<std::pair<std::string_view, std::uint64_t>, 5> units{{
+        {"", 1000},
+        {"ms", 1},
+        {"s", 1000},
+        {"m", 60 * 1000},
+        {"h", 60 * 60 * 1000},
+    }};
+    constexpr std::uint64_t day = 24 * 60 * 60 * 1000;
+    const std::size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
+    const auto unit = std::ranges::find(units, text.substr(digits), &decltype(units)::value_type::first);
+    if (digits == 0 || unit == units.end()) {
+        return std::unexpected(
+            fmt::format("{} is not a time; write it like 30, 30s, 500ms, 2m or 1h", quoted(text)));
+    }
+    const auto number = whole_number(text.substr(0, digits), 10);
+    if (!number || *number > day / unit->second ||
+        *number * unit->second < static_cast<std::uint64_t>(least.count())) {
+        return std::unexpected(
+            fmt::format("{} is out of range; give a time from {}ms to 24h", quoted(text), least.count()));
+    }
+    return milliseconds{*number * unit->second};
+}
+
+Value<unsigned> parse_mode(std::string_view text) {
+    const auto mode = whole_number(text, 8);
+    if (text.size() < 3 || text.size() > 4 || !mode || *mode > 0777) {
+        return std::unexpected(
+            fmt::format("{} is not a file mode; give three octal digits, like 0660", quoted(text)));
+    }
+    return static_cast<unsigned>(*mode);
+}
+
+Value<KeepaliveLimit> parse_keepalive_limit(std::string_view text) {
+    const bool percent = text.ends_with('%');
+    const auto number = whole_number(percent ? text.substr(0, text.size() - 1) : text, 10);
+    const unsigned most = percent ? 100 : limits::most_children;
+    if (!number || *number > most) {
+        return std::unexpected(
+            fmt::format("{} is not a limit; give a number of children from 0 to {}, or a percentage like 75%",
+                        quoted(text), limits::most_children));
+    }
+    return KeepaliveLimit{static_cast<unsigned>(*number), percent};
+}
+
+Value<GiveUp> parse_give_up(std::string_view text) {
+    static constexpr std::array<std::pair<std::string_view, GiveUp>, 2> words{
+        {{"park", GiveUp::park}, {"close", GiveUp::close}}};
+    return parse_word(text, words);
+}
+
+Value<LogLevel> parse_log_level(std::string_view text) {
+    static constexpr std::array<std::pair<std::string_view, LogLevel>, 5> words{
+        {{"error", LogLevel::error},
+         {"warning", LogLevel::warning},
+         {"notice", LogLevel::notice},
+         {"info", LogLevel::info},
+         {"debug", LogLevel::debug}}};
+    return parse_word(text, words);
+}
+
+Value<bool> parse_yes_or_no(std::string_view text) {
+    static constexpr std::array<std::pair<std::string_view, bool>, 8> words{{{"yes", true},
+                                                                             {"no", false},
+                                                                             {"true", true},
+                                                                             {"false", false},
+                                                                             {"on", true},
+                                                                             {"off", false},
+                                                                             {"1", true},
+                                                                             {"0", false}}};
+    return parse_word(text, words);
+}
+
+}  // namespace cede::pm

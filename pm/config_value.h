@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <expected>
+#include <string>
+#include <string_view>
+
+#include "pm/config.h"
+
+namespace cede::pm {
+
+// The text of one value into its type. The error quotes the text and says what would be right; the caller
+// puts the place in front.
+template <typename T>
+using Value = std::expected<T, std::string>;
+
+// Decimal digits only, from `least` to `most`.
+Value<unsigned> parse_number(std::string_view text, unsigned least, unsigned most);
+
+// `30`, `30s`, `500ms`, `2m`, `1h`; whole numbers, seconds without a unit; from `least` to a day.
+Value<std::chrono::milliseconds> parse_time(std::string_view text, std::chrono::milliseconds least);
+
+// Permission bits in octal: `660`, `0660`.
+Value<unsigned> parse_mode(std::string_view text);
+
+// `75%` (at most 100%), or a number of children.
+Value<KeepaliveLimit> parse_keepalive_limit(std::string_view text);
+
+Value<GiveUp> parse_give_up(std::string_view text);
+Value<LogLevel> parse_log_level(std::string_view text);
+Value<bool> parse_yes_or_no(std::string_view text);
+
+}  // namespace cede::pm

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "children/scoreboard_map.h"
+#include "children/unique_fd.h"
+#include "pm/handoff.h"
+#include "pm/listener.h"
+#include "pm/parking_lot.h"
+#include "pm/policy.h"
+#include "pm/poller.h"
+#include "pm/pool.h"
+#include "pm/queue_depth.h"
+
+namespace cede::pm {
+
+// Brings waiting connections and children together: knows who waits (listen queues, handoff queue), asks the
+// policy who is to give up, and tells them. Touches nothing while children are free.
+//
+// "No request waits while a child is idle or free" rests on this: the mark Control::waiting is published
+// before the slots are read, and a child publishes its state before it reads the mark. One of the two sees
+// the other.
+class Dispatcher {
+  public:
+    // All references must outlive it. Throws std::system_error.
+    Dispatcher(Poller& poller, children::ScoreboardMap& scoreboard, Pool& pool, std::span<Listener> listeners,
+               std::size_t max_parked);
+
+    // A connection that a child gave up.
+    void park(children::UniqueFd connection);
+    void on_event(const Poller::Event& event);
+    // Looks who waits, unless nothing has happened that could have changed it.
+    void look_if_needed();
+    void look_later() noexcept { look_ = true; }
+    // A child has begun to watch the listeners: the supervisor's own watch must come behind it again.
+    void child_is_watching();
+    // Once in a while as long as somebody waits: what an event should have told is found here.
+    void check();
+    [[nodiscard]] bool anybody_waits() const noexcept { return mark_ != children::Waiting::nobody; }
+
+    // From now on new and parked connections are not kept open.
+    void begin_drain();
+    // Nothing more has to be moved from here to the children.
+    [[nodiscard]] bool drained() const noexcept { return draining_ && !handoff_.backed_up(); }
+
+    // What only the children's readiness can tell is known by now; the books for the log.
+    [[nodiscard]] const ParkingLot& lot() const noexcept { return lot_; }
+    [[nodiscard]] int handoff_receiver() const noexcept { return handoff_.receiver(); }
+    [[nodiscard]] std::vector<QueueDepth>& depths() noexcept { return depths_; }
+
+    // Wakes a child, which then finds in the scoreboard what is wanted.
+    static void ring(const Pool::Child& child) noexcept;
+
+  private:
+    void look();
+    [[nodiscard]] std::uint64_t listen_queue() noexcept;
+    [[nodiscard]] std::vector<ChildView> view_children() noexcept;
+    // Publishes the decision. False if a child has moved meanwhile, so that it must be made anew.
+    [[nodiscard]] bool carry_out(const Decision& decision);
+    void publish(children::Waiting mark);
+    void watch_listeners();
+    void unwatch_listeners() noexcept;
+    void close_silent();
+
+    Poller& poller_;
+    children::ScoreboardMap& scoreboard_;
+    Pool& pool_;
+    std::span<Listener> listeners_;
+    std::vector<QueueDepth> depths_;
+    ParkingLot lot_;
+    Handoff handoff_;
+    children::Waiting mark_ = children::Waiting::nobody;
+    bool watching_ = false;
+    bool look_ = false;
+    bool draining_ = false;
+};
+
+}  // namespace cede::pm

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+
+namespace cede::pm::limits {
+
+// What a configuration may ask for at most. Generous: they catch slips of the keyboard, not ambition.
+inline constexpr unsigned most_children = 10000;
+inline constexpr unsigned most_parked = 1000000;
+inline constexpr unsigned largest_backlog = 1000000;
+inline constexpr std::size_t largest_config_file = 1024 * 1024;  // bytes
+inline constexpr unsigned most_listeners = 64;
+
+}  // namespace cede::pm::limits

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <expected>
+#include <fcntl.h>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "children/scoreboard_map.h"
+#include "children/spawn.h"
+#include "children/unique_fd.h"
+#include "pm/child_environment.h"
+#include "pm/config.h"
+#include "pm/identity.h"
+#include "pm/listener.h"
+#include "pm/log.h"
+#include "pm/preflight.h"
+#include "pm/supervisor.h"
+
+namespace cede::pm {
+namespace {
+
+// For the loop itself, the log, the netlink sockets and what a child's start needs for a moment.
+constexpr rlim_t descriptors_for_ourselves = 64;
+
+int complain(const Error& error) {
+    fmt::print(stderr, "cede: error: {}\n", error.message);
+    return error.exit_status;
+}
+
+std::expected<std::string, Error> find_agent(const Config& config) {
+    if (!config.agent.empty()) {
+        if (access(config.agent.c_str(), R_OK) == 0) {
+            return config.agent;
+        }
+        return std::unexpected{
+            Error{fmt::format("{}: can't read the agent {}: {}; give the path of libcede-agent.so",
+                              where(config, "agent"), config.agent, std::strerror(errno))}};
+    }
+    std::error_code ignored;
+    const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", ignored);
+    for (const std::filesystem::path& folder : {self.parent_path(), std::filesystem::path{CEDE_AGENT_DIR}}) {
+        const std::string candidate = folder / "libcede-agent.so";
+        if (access(candidate.c_str(), R_OK) == 0) {
+            return candidate;
+        }
+    }
+    return std::unexpected{
+        Error{fmt::format("can't find libcede-agent.so beside {} or in {}; give its path with --agent",
+                          self.string(), CEDE_AGENT_DIR)}};
+}
+
+// Parked connections are descriptors of ours. Returns what the children are to get back.
+rlimit raise_open_files(const Config& config) {
+    rlimit before{};
+    getrlimit(RLIMIT_NOFILE, &before);
+    rlimit wanted = before;
+    const rlim_t needed = config.max_parked + 2 * rlim_t{config.children} + descriptors_for_ourselves;
+    wanted.rlim_cur = std::max(before.rlim_cur, needed);
+    wanted.rlim_max = std::max(before.rlim_max, needed);
+    if (setrlimit(RLIMIT_NOFILE, &wanted) != 0) {
+        // Only root may raise the hard limit.
+        wanted = {std::max(before.rlim_cur, std::min(needed, before.rlim_max)), before.rlim_max};
+        setrlimit(RLIMIT_NOFILE, &wanted);
+    }
+    return before;
+}
+
+std::size_t parked_within_limit(const Config& config) {
+    rlimit limit{};
+    getrlimit(RLIMIT_NOFILE, &limit);
+    const rlim_t others = 2 * rlim_t{config.children} + descriptors_for_ourselves;
+    const rlim_t room = limit.rlim_cur > others ? limit.rlim_cur - others : 1;
+    if (room < config.max_parked) {
+        log(LogLevel::warning,
+            "room for {} parked connections only, not {}: the limit of open files is {}; raise it "
+            "(LimitNOFILE=, "
+            "ulimit -Hn) or lower --max-parked",
+            room, config.max_parked, limit.rlim_cur);
+    }
+    return std::min<rlim_t>(room, config.max_parked);
+}
+
+std::expected<children::SpawnRequest, Error> prepare_spawn(const Config& config, std::size_t listeners) {
+    const auto identity = resolve_identity(config, geteuid());
+    if (!identity) {
+        return std::unexpected{identity.error()};
+    }
+    const auto agent = find_agent(config);
+    if (!agent) {
+        return std::unexpected{agent.error()};
+    }
+    std::vector<const char*> own;
+    for (char** entry = environ; *entry != nullptr; ++entry) {
+        own.push_back(*entry);
+    }
+    children::SpawnRequest request;
+    request.command = config.command;
+    request.environment = child_environment(own, *agent, listeners, config.children);
+    request.change_identity = identity->change;
+    request.uid = identity->uid;
+    request.gid = identity->gid;
+    request.supplementary = identity->supplementary;
+    return request;
+}
+
+int serve(const Config& config) {
+    if (const auto objections = check_all(config, geteuid()); !objections.empty()) {
+        for (const Error& error : objections) {
+            complain(error);
+        }
+        return objections.front().exit_status;
+    }
+    auto opened = open_listeners(config, getpid(), std::getenv("LISTEN_PID"), std::getenv("LISTEN_FDS"));
+    if (!opened) {
+        return complain(opened.error());
+    }
+    auto request = prepare_spawn(config, opened->listeners.size());
+    if (!request) {
+        for (Listener& listener : opened->listeners) {
+            listener.remove_socket_file();
+            listener.restore_flags();
+        }
+        return complain(request.error());
+    }
+    for (const std::string& warning : opened->warnings) {
+        log(LogLevel::warning, "{}", warning);
+    }
+    request->open_files = raise_open_files(config);
+    // Children of the zygote become ours when the process between ends (prctl(2)).
+    prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+    auto scoreboard = children::ScoreboardMap::create(config.children);
+    if (!scoreboard) {
+        return complain({fmt::format("can't make the scoreboard: {}", std::strerror(scoreboard.error()))});
+    }
+    for (const Listener& listener : opened->listeners) {
+        log(LogLevel::notice, "listening on {} (backlog {}){}", listener.name, listener.backlog_granted,
+            listener.created ? "" : ", inherited");
+    }
+    Supervisor supervisor{config, opened->listeners, std::move(*scoreboard), std::move(*request),
+                          parked_within_limit(config)};
+    return supervisor.run();
+}
+
+int check(const Config& config) {
+    const auto objections = check_all(config, geteuid());
+    for (const Error& error : objections) {
+        complain(error);
+    }
+    if (!objections.empty()) {
+        return objections.front().exit_status;
+    }
+    if (const auto agent = find_agent(config); !agent) {
+        return complain(agent.error());
+    }
+    fmt::print("the configuration is valid\n");
+    return 0;
+}
+
+int dispatch(std::span<const char* const> arguments) {
+    const auto invocation = parse_invocation(arguments, Environment::current());
+    if (!invocation) {
+        return complain(invocation.error());
+    }
+    set_log_level(invocation->config.log_level);
+    switch (invocation->mode) {
+        case Mode::help:
+        case Mode::version:
+            fmt::print("{}", invocation->text);
+            return 0;
+        case Mode::check:
+            return check(invocation->config);
+        case Mode::run:
+            return serve(invocation->config);
+    }
+    return Error::failure;
+}
+
+}  // namespace
+}  // namespace cede::pm
+
+int main(int argc, char** argv) {
+    try {
+        return cede::pm::dispatch({argv, static_cast<std::size_t>(argc)});
+    } catch (const std::exception& error) {
+        fmt::print(stderr, "cede: error: {}\n", error.what());
+        return cede::pm::Error::failure;
+    }
+}

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pm/option_table.h"
+
+#include <algorithm>
+#include <array>
+#include <sstream>
+#include <utility>
+
+#include <boost/program_options/options_description.hpp>
+#include <boost/program_options/value_semantic.hpp>
+#include <fmt/format.h>
+
+#include "pm/address.h"
+#include "pm/config_value.h"
+#include "pm/limits.h"
+
+namespace cede::pm {
+namespace {
+
+using std::chrono::milliseconds;
+using Assigned = std::expected<void, std::string>;
+
+template <typename Target, typename Parsed>
+Assigned store(Target& target, Parsed&& parsed) {
+    if (!parsed) {
+        return std::unexpected(std::move(parsed.error()));
+    }
+    target = *std::forward<Parsed>(parsed);
+    return {};
+}
+
+Assigned store_backlog(Config& config, const std::string& value) {
+    const auto parsed = parse_number(value, 1, limits::largest_backlog);
+    if (!parsed) {
+        return std::unexpected(parsed.error());
+    }
+    config.backlog = static_cast<int>(*parsed);
+    return {};
+}
+
+Assigned store_children(Config& config, const std::string& value) {
+    config.children_given = true;
+    return store(config.children, parse_number(value, 1, limits::most_children));
+}
+
+Assigned add_listen(Config& config, const std::string& value) {
+    if (const auto address = parse_address(value); !address) {
+        return std::unexpected(address.error().message);
+    }
+    if (config.listen.size() == limits::most_listeners) {
+        return std::unexpected(
+            fmt::format("there are more than {} addresses; remove some", limits::most_listeners));
+    }
+    config.listen.push_back(value);
+    return {};
+}
+
+constexpr auto store_text = [](std::string& target, const std::string& value) -> Assigned {
+    target = value;
+    return {};
+};
+
+constexpr std::array table{
+    Option{"listen", "ADDRESS",
+           "where to listen: 127.0.0.1:9000, [::1]:9000, *:9000, /run/x.sock; may be given several times. "
+           "Without it: the sockets that systemd handed over (LISTEN_FDS), else the one on descriptor 0",
+           add_listen, true},
+    Option{"listen-mode", "MODE", "permissions of a socket file, octal (0660)",
+           [](Config& c, const std::string& v) { return store(c.listen_mode, parse_mode(v)); }},
+    Option{"listen-owner", "USER", "owner of a socket file (who starts cede)",
+           [](Config& c, const std::string& v) { return store_text(c.listen_owner, v); }},
+    Option{"listen-group", "GROUP", "group of a socket file (that of --user)",
+           [](Config& c, const std::string& v) { return store_text(c.listen_group, v); }},
+    Option{"backlog", "N", "how many connections may wait in the kernel's queue (511)", store_backlog},
+    Option{"children", "N", "how many children (PHP_FCGI_CHILDREN from the environment, else 5)",
+           store_children},
+    Option{"user", "USER", "whom the children run as; needed when cede is started by root",
+           [](Config& c, const std::string& v) { return store_text(c.user, v); }},
+    Option{"group", "GROUP", "their group (that of --user)",
+           [](Config& c, const std::string& v) { return store_text(c.group, v); }},
+    Option{"allow-root", "", "let the children run as root",
+           [](Config& c, const std::string& v) { return store(c.allow_root, parse_yes_or_no(v)); }},
+    Option{"give-up", "park|close",
+           "what happens to an idle connection whose child is needed elsewhere: kept open by cede, or closed "
+           "(park)",
+           [](Config& c, const std::string& v) { return store(c.give_up, parse_give_up(v)); }},
+    Option{
+        "keepalive-limit", "N|P%",
+        "how many children, or what share of them, may keep a connection after a response (all)",
+        [](Config& c, const std::string& v) { return store(c.keepalive_limit, parse_keepalive_limit(v)); }},
+    Option{"max-parked", "N", "how many parked connections; beyond it the longest-parked is closed (16384)",
+           [](Config& c, const std::string& v) {
+               return store(c.max_parked, parse_number(v, 0, limits::most_parked));
+           }},
+    Option{"stop-timeout", "TIME", "how long a graceful stop waits for running requests (30s)",
+           [](Config& c, const std::string& v) {
+               return store(c.stop_timeout, parse_time(v, milliseconds{0}));
+           }},
+    Option{"start-timeout", "TIME", "how long the command may take to start (30s)",
+           [](Config& c, const std::string& v) {
+               return store(c.start_timeout, parse_time(v, milliseconds{1}));
+           }},
+    Option{"log-level", "LEVEL", "error, warning, notice, info or debug (notice)",
+           [](Config& c, const std::string& v) { return store(c.log_level, parse_log_level(v)); }},
+    Option{"agent", "PATH", "libcede-agent.so (beside cede, or in the library directory)",
+           [](Config& c, const std::string& v) { return store_text(c.agent, v); }},
+};
+
+}  // namespace
+
+std::span<const Option> options() noexcept {
+    return table;
+}
+
+const Option* find_option(std::string_view name) noexcept {
+    const auto found = std::ranges::find(table, name, &Option::name);
+    return found == table.end() ? nullptr : &*found;
+}
+
+std::string help_text() {
+    namespace po = boost::program_options;
+    po::options_description described{"Options", 100, 50};
+    auto add = described.add_options();
+    const auto describe = [&add](std::string_view name, std::string_view argument, std::string_view help) {
+        const std::string name_text{name};
+        const std::string help_text{help};
+        if (argument.empty()) {
+            add(name_text.c_str(), help_text.c_str());
+        } else {
+            add(name_text.c_str(), po::value<std::string>()->value_name(std::string{argument}),
+                help_text.c_str());
+        }
+    };
+    describe("config", "FILE",
+             "read more settings from FILE: lines 'name = value' with these names, and 'command = ...'; "
+             "the command line goes first");
+    for (const Option& option : table) {
+        describe(option.name, option.argument, option.help);
+    }
+    describe("help", "", "print this");
+    describe("version", "", "print the version");
+    std::ostringstream out;
+    out << "Usage: cede [run] [OPTIONS] -- COMMAND [ARGUMENTS]\n"
+           "       cede check [OPTIONS] -- COMMAND [ARGUMENTS]\n\n"
+           "Runs a pool of FastCGI children, for example of /usr/bin/php-cgi8.2, whose idle connections\n"
+           "never hold a child that somebody else needs. 'check' validates and starts nothing.\n\n"
+        << described
+        << "\nTimes: 30, 30s, 500ms, 2m, 1h. Exit status: 0 success, 1 failure, 2 wrong usage.\n"
+           "Example: cede --listen 127.0.0.1:9000 --children 10 --user www-data -- /usr/bin/php-cgi8.2\n";
+    return out.str();
+}
+
+}  // namespace cede::pm

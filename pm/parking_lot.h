@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "children/unique_fd.h"
+#include "pm/poller.h"
+
+namespace cede::pm {
+
+// Connections that nobody serves because nothing is being asked on them. Each waits here, open, until it
+// becomes readable or its peer goes. Reads no byte of any.
+class ParkingLot {
+  public:
+    // `poller` must outlive the lot. `capacity`: with more than that, the longest-parked is closed.
+    ParkingLot(Poller& poller, std::size_t capacity) noexcept : poller_{poller}, capacity_{capacity} {}
+
+    // Returns a connection that had to make room and has something to read, which must be served, not closed;
+    // or the new one if it can't be watched.
+    [[nodiscard]] children::UniqueFd park(children::UniqueFd connection);
+
+    // For an event of kind `parked`. A connection that has become readable leaves the lot; one whose peer has
+    // gone is closed; an event for somebody who has left is nothing.
+    [[nodiscard]] children::UniqueFd on_event(const Poller::Event& event) noexcept;
+
+    // Closes whoever has nothing to read. Those that have come out, one a call, until there is none.
+    [[nodiscard]] children::UniqueFd close_silent() noexcept;
+
+    [[nodiscard]] std::size_t size() const noexcept { return size_; }
+    [[nodiscard]] std::uint64_t closed_for_room() const noexcept { return closed_for_room_; }
+    [[nodiscard]] std::uint64_t peers_gone() const noexcept { return peers_gone_; }
+
+  private:
+    static constexpr std::uint32_t none = 0xffffffff;
+    // A doubly linked list in order of arrival, within the vector; free places are linked by `next`.
+    struct Place {
+        children::UniqueFd fd;
+        std::uint32_t previous = none;
+        std::uint32_t next = none;
+        std::uint16_t age = 0;
+    };
+
+    [[nodiscard]] std::uint32_t take_place();
+    [[nodiscard]] children::UniqueFd leave(std::uint32_t index) noexcept;
+
+    Poller& poller_;
+    std::size_t capacity_;
+    std::vector<Place> places_;
+    std::uint32_t free_ = none;
+    std::uint32_t oldest_ = none;
+    std::uint32_t newest_ = none;
+    std::size_t size_ = 0;
+    std::uint64_t closed_for_room_ = 0;
+    std::uint64_t peers_gone_ = 0;
+};
+
+}  // namespace cede::pm

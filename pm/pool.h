@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <sys/types.h>
+#include <vector>
+
+#include "children/unique_fd.h"
+
+namespace cede::pm {
+
+// Who is alive, by slot. Books only: no system call but the closing of channels.
+class Pool {
+  public:
+    using Clock = std::chrono::steady_clock;
+
+    enum class Phase : std::uint8_t {
+        vacant,   // no process, no channel
+        ordered,  // the zygote was asked for it: a channel, no pid yet
+        alive,    // a pid, unique among all slots
+    };
+    struct Child {
+        Phase phase = Phase::vacant;
+        bool ready = false;    // has asked for its first connection
+        bool leaving = false;  // was told to end
+        std::uint16_t age = 0;
+        std::uint32_t generation = 0;
+        pid_t pid = 0;
+        children::UniqueFd channel;
+        Clock::time_point ordered_at{};
+        Clock::time_point ready_at{};
+    };
+
+    explicit Pool(std::uint32_t size) : children_(size) {}
+
+    [[nodiscard]] std::uint32_t size() const noexcept { return static_cast<std::uint32_t>(children_.size()); }
+    [[nodiscard]] Child& at(std::uint32_t slot) noexcept { return children_[slot]; }
+    [[nodiscard]] std::optional<std::uint32_t> find(pid_t pid) const noexcept;
+    [[nodiscard]] std::optional<std::uint32_t> any_vacant() const noexcept;
+    [[nodiscard]] std::uint32_t count(Phase phase) const noexcept;
+    [[nodiscard]] std::uint32_t count_ready() const noexcept;
+    [[nodiscard]] bool empty() const noexcept { return count(Phase::vacant) == size(); }
+
+    void order(std::uint32_t slot, std::uint32_t generation, children::UniqueFd channel,
+               Clock::time_point now);
+    void vacate(std::uint32_t slot) noexcept;
+
+    // "child=3 gen=1 pid=57": the one printed identity of a child.
+    [[nodiscard]] std::string identity(std::uint32_t slot) const;
+
+  private:
+    std::vector<Child> children_;
+};
+
+}  // namespace cede::pm

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pm/preflight.h"
+
+#include <cerrno>
+#include <cstddef>
+#include <fcntl.h>
+#include <map>
+#include <string_view>
+#include <sys/stat.h>
+#include <system_error>
+#include <unistd.h>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "children/unique_fd.h"
+#include "pm/address.h"
+#include "pm/elf.h"
+#include "pm/identity.h"
+#include "pm/unix_socket.h"
+#include "pm/words.h"
+
+namespace cede::pm {
+namespace {
+
+using Done = std::expected<void, Error>;
+
+std::unexpected<Error> refuse(std::string message) {
+    return std::unexpected(Error{std::move(message), Error::failure});
+}
+
+std::unexpected<Error> refuse_command(const std::string& path, std::string_view problem) {
+    return refuse(fmt::format("command {}: {}", quoted(path), problem));
+}
+
+std::string reason(int error) {
+    return std::generic_category().message(error);
+}
+
+// `line` is the beginning of a file that starts with "#!" (execve(2), "Interpreter scripts").
+Done check_script(const std::string& path, std::string_view line) {
+    line = line.substr(2, line.find('\n') - 2);
+    constexpr std::string_view blanks = " \t\r";
+    const std::size_t start = line.find_first_not_of(blanks);
+    if (start == std::string_view::npos) {
+        return refuse_command(path, "the script's #! line names no interpreter; add one, like #!/bin/sh");
+    }
+    const std::size_t end = line.find_first_of(blanks, start);
+    const std::string interpreter{line.substr(start, end == std::string_view::npos ? end : end - start)};
+    if (::faccessat(AT_FDCWD, interpreter.c_str(), X_OK, AT_EACCESS) != 0) {
+        return refuse_command(
+            path, fmt::format("the script's interpreter {} can not be executed: {}; correct the #! "
+                              "line (of its carriage return, too)",
+                              quoted(interpreter), reason(errno)));
+    }
+    return {};
+}
+
+Done check_program(const std::string& path, int fd) {
+    char beginning[256];
+    const ssize_t got = ::pread(fd, beginning, sizeof beginning, 0);
+    const std::string_view start{beginning, static_cast<std::size_t>(got > 0 ? got : 0)};
+    if (start.starts_with("#!")) {
+        return check_script(path, start);
+    }
+    const auto loader = elf_loader(fd);
+    if (!loader) {
+        return refuse_command(path, loader.error());
+    }
+    if (::access(loader->c_str(), X_OK) != 0) {
+        return refuse_command(
+            path, fmt::format("its loader {} can not be executed: {}; install the C library that this "
+                              "program was built for",
+                              quoted(*loader), reason(errno)));
+    }
+    return {};
+}
+
+Done check_owners(const Config& config) {
+    if (!config.listen_owner.empty()) {
+        if (auto user = resolve_user(config.listen_owner, where(config, "listen-owner")); !user) {
+            return std::unexpected(user.error());
+        }
+    }
+    if (!config.listen_group.empty()) {
+        if (auto group = resolve_group(config.listen_group, where(config, "listen-group")); !group) {
+            return std::unexpected(group.error());
+        }
+    }
+    return {};
+}
+
+Error located(const Config& config, const std::string& listen, const Error& error) {
+    return Error{fmt::format("{}: {}", where(config, "listen", listen), error.message), error.exit_status};
+}
+
+}  // namespace
+
+Done check_command(const std::string& path) {
+    if (path.find('/') == std::string::npos) {
+        return refuse_command(path,
+                              "this is not a path, and PATH is not searched; write it in full, like "
+                              "/usr/bin/php-cgi8.2");
+    }
+    // O_NONBLOCK: opening a named pipe must not wait for a writer.
+    const children::UniqueFd place{::open(path.c_str(), O_PATH | O_CLOEXEC)};
+    struct stat status {};
+    if (!place || ::fstat(place.get(), &status) != 0) {
+        return refuse_command(path, reason(errno) + "; check the path, or install the package that has it");
+    }
+    if (!S_ISREG(status.st_mode)) {
+        return refuse_command(path, "this is not a regular file; give the path of a PHP binary");
+    }
+    if (::faccessat(AT_FDCWD, path.c_str(), X_OK, AT_EACCESS) != 0) {
+        return refuse_command(
+            path, fmt::format("it can not be executed: {}; try: chmod +x {}", reason(errno), path));
+    }
+    if ((status.st_mode & (S_ISUID | S_ISGID)) != 0) {
+        return refuse_command(
+            path,
+            "it has the set-user-id or set-group-id bit, with which no library can be preloaded "
+            "(ld.so(8)); remove the bit, and use --user");
+    }
+    const children::UniqueFd file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)};
+    if (!file) {
+        // Executable but not readable is enough to run it; what it is made of then shows at the start.
+        return errno == EACCES ? Done{} : refuse_command(path, reason(errno) + "; check the file system");
+    }
+    return check_program(path, file.get());
+}
+
+Done check_identity(const Config& config, uid_t euid) {
+    if (auto identity = resolve_identity(config, euid); !identity) {
+        return std::unexpected(identity.error());
+    }
+    return {};
+}
+
+Done check_listen(const Config& config) {
+    std::map<std::string, std::string> seen;
+    for (const std::string& listen : config.listen) {
+        const auto address = parse_address(listen);
+        if (!address) {
+            return std::unexpected(located(config, listen, address.error()));
+        }
+        std::string name = address->name();
+        if (address->form == Address::Form::unix_path) {
+            const auto checked = check_socket_path(address->path);
+            if (!checked) {
+                return std::unexpected(located(config, listen, checked.error()));
+            }
+            name = *checked;
+        }
+        const auto [before, first] = seen.emplace(std::move(name), listen);
+        // Port 0 is another port each time.
+        if (!first && (address->form == Address::Form::unix_path || address->port != 0)) {
+            return refuse(fmt::format("{}: {} is the same address as {} ({}); keep one",
+                                      where(config, "listen", listen), quoted(listen), quoted(before->second),
+                                      where(config, "listen", before->second)));
+        }
+    }
+    return check_owners(config);
+}
+
+std::vector<Error> check_all(const Config& config, uid_t euid) {
+    std::vector<Error> errors;
+    const auto note = [&errors](Done done) {
+        if (!done) {
+            errors.push_back(std::move(done.error()));
+        }
+    };
+    note(check_listen(config));
+    note(check_identity(config, euid));
+    if (!config.command.empty()) {
+        note(check_command(config.command.front()));
+    }
+    return errors;
+}
+
+}  // namespace cede::pm

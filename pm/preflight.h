@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <expected>
+#include <string>
+#include <sys/types.h>
+#include <vector>
+
+#include "pm/config.h"
+#include "pm/error.h"
+
+namespace cede::pm {
+
+// What can be known before anything is started. All errors have exit status 1.
+
+// The child binary: a regular file that we may execute, and either a dynamically linked ELF program of our
+// own machine type whose loader exists (else the agent could not be preloaded), not set-user-id, or a `#!`
+// script whose interpreter exists. `path` is not searched for in PATH.
+std::expected<void, Error> check_command(const std::string& path);
+
+// As resolve_identity(), without the result.
+std::expected<void, Error> check_identity(const Config& config, uid_t euid);
+
+// Every --listen parses and is there once; the directory of a socket file exists and is writable, and what is
+// at the path now is nothing, or a socket; --listen-owner and --listen-group exist. Opens no socket.
+std::expected<void, Error> check_listen(const Config& config);
+
+// All of the above; every error, not only the first. Empty: no objection.
+std::vector<Error> check_all(const Config& config, uid_t euid);
+
+}  // namespace cede::pm

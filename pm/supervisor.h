@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <sys/types.h>
+#include <vector>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include "children/scoreboard_map.h"
+#include "children/spawn.h"
+#include "pm/config.h"
+#include "pm/dispatcher.h"
+#include "pm/listener.h"
+#include "pm/poller.h"
+#include "pm/pool.h"
+#include "pm/respawn.h"
+#include "pm/zygote_host.h"
+
+namespace cede::pm {
+
+// One pool: keeps the zygote and the children alive, hears what happens and passes it on. Who gives up is the
+// dispatcher's business.
+class Supervisor {
+  public:
+    // `request` lacks the descriptors, which the supervisor adds. Throws std::system_error.
+    Supervisor(const Config& config, std::span<Listener> listeners, children::ScoreboardMap scoreboard,
+               children::SpawnRequest request, std::size_t max_parked);
+
+    // Serves until stopped. The exit status: 0, or 1 if the children could never be started.
+    int run();
+
+  private:
+    using Clock = std::chrono::steady_clock;
+    enum class Course : std::uint8_t { starting, serving, draining, stopping };
+
+    void watch_poller();
+    void on_events();
+    void watch_signals();
+    void on_signal(int number);
+    void arm_timer();
+    void on_timer();
+
+    void start_zygote();
+    void fail_start(const std::string& explanation);
+    void on_zygote_ready();
+    void on_forked(const children::ZygoteReport& report);
+    void fill_vacancies();
+    [[nodiscard]] bool order_child(std::uint32_t slot);
+    void on_child_readable(const Poller::Event& event);
+    void on_child_ready(std::uint32_t slot);
+    void drop_channel(std::uint32_t slot) noexcept;
+
+    void reap();
+    void on_zygote_exit(int status);
+    void on_child_exit(std::uint32_t slot, int status);
+    void settle_orders_of_dead_zygote();
+
+    void drain();
+    void stop();
+    void tell_all(children::RunMode mode) noexcept;
+    void kill_all() noexcept;
+    void finish_if_empty();
+    void finish(int exit_status);
+
+    Config config_;
+    std::span<Listener> listeners_;
+    children::ScoreboardMap scoreboard_;
+    Pool pool_;
+    Poller poller_;
+    Dispatcher dispatcher_;
+    ZygoteHost zygote_;
+    Respawn zygote_respawn_;
+    Respawn child_respawn_;
+    struct EarlyExit {
+        pid_t pid;
+        int status;
+    };
+    std::vector<EarlyExit> early_exits_;  // reaped before the zygote could report them
+    Course course_ = Course::starting;
+    Clock::time_point stop_deadline_{};
+    int exit_status_ = 0;
+
+    boost::asio::io_context loop_{1};
+    boost::asio::posix::stream_descriptor poller_handle_{loop_};
+    boost::asio::signal_set signals_{loop_};
+    boost::asio::steady_timer timer_{loop_};
+    Clock::time_point timer_set_for_ = Clock::time_point::max();
+};
+
+}  // namespace cede::pm

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+// How processes end, and how the supervisor itself does.
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <linux/filter.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include "pm/log.h"
+#include "pm/supervisor.h"
+
+namespace cede::pm {
+
+using children::ChildState;
+using children::RunMode;
+
+namespace {
+
+constexpr auto fast_stop_grace = std::chrono::milliseconds{300};
+constexpr std::size_t most_early_exits = 64;
+
+// Keeps new connections from being queued while those that are queued can still be accepted: for TCP all
+// packets to the listening socket itself are dropped (socket(7), SO_ATTACH_FILTER), so that the peer's
+// connect waits for whoever listens next.
+void refuse_new(Listener& listener) noexcept {
+    if (!listener.created) {
+        return;  // somebody else's queue: the next one to adopt it serves what comes
+    }
+    if (listener.kind == Listener::Kind::unix_stream) {
+        listener.remove_socket_file();
+        return;
+    }
+    sock_filter drop{BPF_RET | BPF_K, 0, 0, 0};
+    const sock_fprog program{1, &drop};
+    setsockopt(listener.fd.get(), SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program);
+}
+
+}  // namespace
+
+void Supervisor::reap() {
+    // SIGCHLD tells that there is at least one, not how many.
+    for (;;) {
+        int status = 0;
+        const pid_t pid = waitpid(-1, &status, WNOHANG);
+        if (pid <= 0) {
+            break;
+        }
+        if (pid == zygote_.pid()) {
+            on_zygote_exit(status);
+        } else if (const auto slot = pool_.find(pid)) {
+            on_child_exit(*slot, status);
+        } else if (pool_.count(Pool::Phase::ordered) > 0) {
+            if (early_exits_.size() == most_early_exits) {
+                early_exits_.erase(early_exits_.begin());
+            }
+            early_exits_.push_back({pid, status});
+        } else {
+            log(LogLevel::debug, "pid={}, left behind by a script, has ended", pid);
+        }
+    }
+    fill_vacancies();
+    dispatcher_.look_if_needed();
+    finish_if_empty();
+}
+
+void Supervisor::on_zygote_exit(int status) {
+    const bool was_ready = zygote_.phase() == ZygoteHost::Phase::ready;
+    const pid_t pid = zygote_.pid();
+    const std::string why = zygote_.on_exit(status);
+    settle_orders_of_dead_zygote();
+    if (course_ == Course::draining || course_ == Course::stopping) {
+        return;
+    }
+    const auto now = Clock::now();
+    zygote_respawn_.ended(now, now - zygote_.started_at(), false);
+    log(LogLevel::error, "zygote gen={} pid={}: {}", zygote_.generation(), pid, why);
+    if (course_ == Course::starting && !was_ready) {
+        exit_status_ = Error::failure;
+        stop();
+    }
+}
+
+// Its last children may be alive although it could not say so. The slot has the pid, but a slot is not to be
+// trusted: only a process that is really ours is adopted.
+void Supervisor::settle_orders_of_dead_zygote() {
+    for (std::uint32_t slot = 0; slot < pool_.size(); ++slot) {
+        Pool::Child& child = pool_.at(slot);
+        if (child.phase != Pool::Phase::ordered) {
+            continue;
+        }
+        const auto pid = static_cast<pid_t>(scoreboard_.slot(slot).pid.load());
+        siginfo_t info{};
+        if (pid > 0 && !pool_.find(pid) &&
+            waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0) {
+            child.phase = Pool::Phase::alive;
+            child.pid = pid;
+            if (child.ready) {
+                on_child_ready(slot);
+            }
+        } else {
+            drop_channel(slot);  // should it exist after all, it leaves when it notices
+            scoreboard_.reset(slot, ChildState::empty);
+            pool_.vacate(slot);
+        }
+    }
+}
+
+void Supervisor::on_child_exit(std::uint32_t slot, int status) {
+    const Pool::Child& child = pool_.at(slot);
+    const auto now = Clock::now();
+    const std::uint64_t requests = scoreboard_.slot(slot).requests.load();
+    const bool expected = course_ == Course::draining || course_ == Course::stopping;
+    if (WIFSIGNALED(status)) {
+        log(expected ? LogLevel::info : LogLevel::warning,
+            "{} was killed by signal {} ({}){} after {} requests", pool_.identity(slot), WTERMSIG(status),
+            strsignal(WTERMSIG(status)), WCOREDUMP(status) ? ", core dumped" : "", requests);
+    } else {
+        log(LogLevel::info, "{} ended with exit status {} after {} requests", pool_.identity(slot),
+            WEXITSTATUS(status), requests);
+    }
+    child_respawn_.ended(now, child.ready ? now - child.ready_at : Clock::duration::zero(), requests > 0);
+    drop_channel(slot);
+    scoreboard_.reset(slot, ChildState::empty);
+    pool_.vacate(slot);
+    dispatcher_.look_later();
+}
+
+// --- the supervisor's own end ---
+
+void Supervisor::drain() {
+    if (course_ == Course::draining || course_ == Course::stopping) {
+        return;
+    }
+    log(LogLevel::notice, "stopping after what waits and runs is served (SIGQUIT), within {} ms",
+        config_.stop_timeout.count());
+    course_ = Course::draining;
+    stop_deadline_ = Clock::now() + config_.stop_timeout;
+    for (Listener& listener : listeners_) {
+        refuse_new(listener);
+    }
+    dispatcher_.begin_drain();
+    dispatcher_.look_if_needed();
+    if (dispatcher_.drained()) {
+        tell_all(RunMode::drain);
+    }
+    zygote_.dismiss();
+    finish_if_empty();
+}
+
+void Supervisor::stop() {
+    if (course_ == Course::stopping) {
+        return;
+    }
+    course_ = Course::stopping;
+    stop_deadline_ = Clock::now() + fast_stop_grace;
+    for (Listener& listener : listeners_) {
+        listener.remove_socket_file();
+    }
+    tell_all(RunMode::stop);
+    zygote_.dismiss();
+    finish_if_empty();
+}
+
+void Supervisor::tell_all(RunMode mode) noexcept {
+    scoreboard_.control().mode.store(mode);
+    for (std::uint32_t slot = 0; slot < pool_.size(); ++slot) {
+        pool_.at(slot).leaving = true;
+        Dispatcher::ring(pool_.at(slot));
+    }
+}
+
+void Supervisor::kill_all() noexcept {
+    zygote_.kill();
+    for (std::uint32_t slot = 0; slot < pool_.size(); ++slot) {
+        if (pool_.at(slot).phase == Pool::Phase::alive) {
+            kill(pool_.at(slot).pid, SIGKILL);
+        }
+    }
+}
+
+void Supervisor::finish_if_empty() {
+    if ((course_ == Course::draining || course_ == Course::stopping) && pool_.empty() && zygote_.pid() == 0) {
+        finish(exit_status_);
+    }
+}
+
+void Supervisor::finish(int exit_status) {
+    exit_status_ = exit_status;
+    for (Listener& listener : listeners_) {
+        listener.remove_socket_file();
+        listener.restore_flags();
+    }
+    log(LogLevel::notice, "stopped");
+    loop_.stop();
+}
+
+}  // namespace cede::pm

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pm/zygote_host.h"
+
+#include <cerrno>
+#include <cstring>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "children/fd_passing.h"
+#include "pm/log.h"
+
+namespace cede::pm {
+
+using children::ZygoteReport;
+using children::ZygoteSays;
+
+namespace {
+
+// The agent speaks from its constructor, before PHP does anything: a few milliseconds after the start.
+constexpr auto longest_silence = std::chrono::seconds{10};
+
+std::string describe_status(int status) {
+    if (WIFSIGNALED(status)) {
+        return fmt::format("was killed by signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)));
+    }
+    return fmt::format("ended with exit status {}", WEXITSTATUS(status));
+}
+
+std::string sapi_name(const ZygoteReport& report) {
+    return {report.sapi, strnlen(report.sapi, sizeof report.sapi)};
+}
+
+}  // namespace
+
+ZygoteHost::ZygoteHost(Poller& poller, children::SpawnRequest request, Listener listener)
+    : poller_{poller}, request_{std::move(request)}, listener_{std::move(listener)} {
+    request_.inherited_fds.insert(request_.inherited_fds.begin(), -1);
+}
+
+bool ZygoteHost::start(Clock::time_point now, std::string& explanation) {
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
+        explanation = fmt::format("can't make a channel for it: {}", std::strerror(errno));
+        return false;
+    }
+    children::UniqueFd theirs{ends[1]};
+    channel_.reset(ends[0]);
+    request_.inherited_fds.front() = theirs.get();
+    const auto pid = children::spawn(request_);
+    if (!pid) {
+        channel_.reset();
+        explanation = fmt::format("can't {}: {}", children::describe(pid.error().step),
+                                  std::strerror(pid.error().error));
+        return false;
+    }
+    if (!poller_.add(channel_.get(), EPOLLIN, {Poller::Kind::zygote, 0, 0})) {
+        explanation = fmt::format("can't watch it: {}", std::strerror(errno));
+        ::kill(*pid, SIGKILL);
+    }
+    pid_ = *pid;
+    ++generation_;
+    started_at_ = now;
+    phase_ = Phase::started;
+    sapi_.clear();
+    refused_ = false;
+    return true;
+}
+
+bool ZygoteHost::order(std::uint32_t slot, int child_channel) noexcept {
+    children::ForkOrder order;
+    order.slot = slot;
+    order.generation = generation_;
+    return children::send_message(channel_.get(), &order, sizeof order, child_channel);
+}
+
+void ZygoteHost::on_readable() {
+    while (channel_) {
+        ZygoteReport report;
+        const auto received = children::receive_message(channel_.get(), &report, sizeof report, false);
+        const children::UniqueFd unwanted{received.fd};
+        if (received.kind == children::Received::Kind::nothing) {
+            return;
+        }
+        if (received.kind != children::Received::Kind::message) {
+            poller_.remove(channel_.get());
+            channel_.reset();
+            return;
+        }
+        if (received.size == sizeof report && report.version == children::protocol_version) {
+            hear(report);
+        } else {
+            log(LogLevel::error,
+                "zygote gen={} pid={} speaks another version of cede's protocol; cede and "
+                "libcede-agent.so must be of the same build (see --agent)",
+                generation_, pid_);
+            kill();
+        }
+    }
+}
+
+void ZygoteHost::hear(const ZygoteReport& report) {
+    switch (report.says) {
+        case ZygoteSays::hello:
+            if (phase_ == Phase::started) {
+                phase_ = Phase::loaded;
+            }
+            break;
+        case ZygoteSays::ended:
+            sapi_ = sapi_name(report);
+            break;
+        case ZygoteSays::ready:
+            sapi_ = sapi_name(report);
+            if (!sapi_.empty() && sapi_ != "cgi-fcgi") {
+                refused_ = true;
+                kill();
+                break;
+            }
+            phase_ = Phase::ready;
+            if (report.number > 1) {
+                log(LogLevel::warning,
+                    "zygote gen={} pid={} runs {} threads: an extension started them before the first "
+                    "request, "
+                    "and forked children will lack them; if requests hang, disable that extension",
+                    generation_, pid_, report.number);
+            }
+            listener_.ready();
+            break;
+        case ZygoteSays::forked:
+        case ZygoteSays::not_forked:
+            if (report.generation == generation_) {
+                listener_.forked(report);
+            }
+            break;
+    }
+}
+
+std::string ZygoteHost::on_exit(int status) {
+    on_readable();  // its last words
+    const Phase reached = std::exchange(phase_, Phase::down);
+    if (channel_) {
+        poller_.remove(channel_.get());
+        channel_.reset();
+    }
+    pid_ = 0;
+    const std::string& program = request_.command.front();
+    const std::string how = describe_status(status);
+    if (refused_ || (reached == Phase::loaded && sapi_ == "cli")) {
+        return fmt::format(
+            "{} is PHP's '{}' program, which doesn't speak FastCGI; give php-cgi, for example "
+            "/usr/bin/php-cgi8.2",
+            program, sapi_);
+    }
+    switch (reached) {
+        case Phase::started:
+            return fmt::format(
+                "{} {} before the agent was loaded into it; the preloaded library must be readable "
+                "for its user and of its machine type (see --agent)",
+                program, how);
+        case Phase::loaded:
+            return fmt::format(
+                "{} {} before it asked for a connection; is it php-cgi? Run it by hand to see what "
+                "it says: {} -v",
+                program, how, program);
+        default:
+            return fmt::format("{} {}", program, how);
+    }
+}
+
+void ZygoteHost::dismiss() noexcept {
+    if (channel_) {
+        poller_.remove(channel_.get());
+        channel_.reset();
+    }
+}
+
+void ZygoteHost::kill() noexcept {
+    if (pid_ > 0) {
+        ::kill(pid_, SIGKILL);
+    }
+}
+
+std::string ZygoteHost::overdue(Clock::time_point now, Clock::duration start_timeout) const {
+    const std::string& program = request_.command.front();
+    if (phase_ == Phase::started &&
+        now - started_at_ > std::min<Clock::duration>(longest_silence, start_timeout)) {
+        return fmt::format(
+            "the agent was not loaded into {}; the preloaded library must be readable for its user "
+            "and of its machine type, and the program dynamically linked (see --agent)",
+            program);
+    }
+    if (phase_ == Phase::loaded && now - started_at_ > start_timeout) {
+        return fmt::format(
+            "{} has not asked for a connection within the start timeout; is it php-cgi? If it "
+            "only needs longer, raise --start-timeout",
+            program);
+    }
+    return {};
+}
+
+}  // namespace cede::pm

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <expected>
+#include <functional>
+#include <string>
+#include <sys/types.h>
+
+#include "children/spawn.h"
+#include "children/unique_fd.h"
+#include "children/zygote_protocol.h"
+#include "pm/poller.h"
+
+namespace cede::pm {
+
+// The supervisor's handle of the zygote: starts it, orders children from it, hears what it says, and can tell
+// why a start went wrong. One zygote at a time; each start is a new generation.
+class ZygoteHost {
+  public:
+    using Clock = std::chrono::steady_clock;
+    enum class Phase : std::uint8_t {
+        down,
+        started,  // executed; the agent has not spoken
+        loaded,   // the agent is in it; PHP starts
+        ready,    // forks children
+    };
+    struct Listener {
+        std::function<void()> ready;
+        std::function<void(const children::ZygoteReport&)> forked;  // or not: ZygoteReport::says
+    };
+
+    // `request` has everything but the channel, which becomes the first of its inherited descriptors.
+    ZygoteHost(Poller& poller, children::SpawnRequest request, Listener listener);
+
+    // False: the start failed; `explanation` says why.
+    [[nodiscard]] bool start(Clock::time_point now, std::string& explanation);
+    [[nodiscard]] bool order(std::uint32_t slot, int child_channel) noexcept;
+    void on_readable();
+    // The process has ended with this wait status. Returns why, in a sentence with a remedy where one is
+    // known.
+    [[nodiscard]] std::string on_exit(int status);
+    // Ends it: by closing its channel, or by SIGKILL.
+    void dismiss() noexcept;
+    void kill() noexcept;
+
+    // Set when the start can not be waited for any longer: what it hangs at. Empty while there is time.
+    [[nodiscard]] std::string overdue(Clock::time_point now, Clock::duration start_timeout) const;
+
+    [[nodiscard]] Phase phase() const noexcept { return phase_; }
+    [[nodiscard]] pid_t pid() const noexcept { return pid_; }
+    [[nodiscard]] std::uint32_t generation() const noexcept { return generation_; }
+    [[nodiscard]] Clock::time_point started_at() const noexcept { return started_at_; }
+
+  private:
+    void hear(const children::ZygoteReport& report);
+
+    Poller& poller_;
+    children::SpawnRequest request_;
+    Listener listener_;
+    Phase phase_ = Phase::down;
+    pid_t pid_ = 0;
+    std::uint32_t generation_ = 0;
+    children::UniqueFd channel_;
+    Clock::time_point started_at_{};
+    std::string sapi_;  // PHP's own name, once known
+    bool refused_ = false;
+};
+
+}  // namespace cede::pm

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "protocol/fastcgi_scanner.h"
+
+namespace cede::protocol::fastcgi {
+
+std::size_t RecordTracker::step(Bytes bytes, bool& begun, bool& ended) noexcept {
+    begun = false;
+    ended = false;
+    if (bytes.empty()) {
+        return 0;
+    }
+    if (left_ > 0) {
+        const std::size_t taken = left_ < bytes.size() ? left_ : bytes.size();
+        left_ -= static_cast<std::uint32_t>(taken);
+        ended = left_ == 0;
+        return taken;
+    }
+    std::size_t taken = 0;
+    while (have_ < header_size && taken < bytes.size()) {
+        partial_[have_++] = bytes.data()[taken++];
+    }
+    if (have_ == header_size) {
+        current_ = decode_header(Bytes{partial_, header_size});
+        have_ = 0;
+        left_ = std::uint32_t{current_.content_length} + current_.padding_length;
+        begun = true;
+        ended = left_ == 0;
+    }
+    return taken;
+}
+
+void RequestScanner::feed(Bytes bytes) noexcept {
+    while (!bytes.empty()) {
+        bool begun = false;
+        bool ended = false;
+        bytes = bytes.subspan(step(bytes, begun, ended));
+        if (begun && header().type == RecordType::begin_request) {
+            ++begun_;
+            head_complete_ = false;
+            request_complete_ = false;
+        }
+        if (ended && header().content_length == 0) {
+            // PHP takes any record but PARAMS for the end of the parameters; STDIN is the one that occurs.
+            head_complete_ = head_complete_ || header().type == RecordType::params ||
+                             header().type == RecordType::stdin_stream;
+            request_complete_ = request_complete_ || header().type == RecordType::stdin_stream;
+        }
+    }
+}
+
+void ResponseScanner::feed(Bytes bytes) noexcept {
+    while (!bytes.empty()) {
+        bool begun = false;
+        bool ended = false;
+        bytes = bytes.subspan(step(bytes, begun, ended));
+        if (ended && header().type == RecordType::end_request) {
+            ++ended_;
+        }
+    }
+}
+
+}  // namespace cede::protocol::fastcgi

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace cede::protocol {
+
+// What became of a piece of input or of a request to write. A reader that has answered with one of the wrong
+// ways stays there: it consumes nothing more and gives the same answer until it is reset. A writer that does
+// not answer `done` has not touched its output.
+enum class Outcome : std::uint8_t {
+    need_more,             // everything given was consumed, nothing was wrong, the message goes on
+    done,                  // the thing asked for is complete
+    bad_version,           // a record header with another version than 1
+    unexpected_type,       // a record type that has no place here
+    unexpected_id,         // a record for a request id that is not open on this connection
+    bad_body_size,         // a record of fixed size (END_REQUEST) with a body of another size
+    unknown_status,        // an END_REQUEST with a protocolStatus that the specification does not know
+    data_after_end,        // a record of a stream that had already been ended by an empty record
+    name_value_too_large,  // one name-value pair is larger than the space for it, or than 31 bits can say
+    stream_too_large,      // all of a stream together is larger than the limit of the caller
+    too_many_pairs,        // more name-value pairs than the limit of the caller
+    truncated,             // the stream was ended in the middle of a name-value pair
+    does_not_fit,          // the space given is too small for what was to be written
+    bad_layout,            // a record size to cut at that is not 1 to 65535
+};
+
+// The enumerator in words, for a log line.
+[[nodiscard]] constexpr std::string_view describe(Outcome outcome) noexcept {
+    switch (outcome) {
+        case Outcome::need_more:
+            return "incomplete";
+        case Outcome::done:
+            return "complete";
+        case Outcome::bad_version:
+            return "record with a version other than 1";
+        case Outcome::unexpected_type:
+            return "record of a type that is not expected here";
+        case Outcome::unexpected_id:
+            return "record for a request id that is not open";
+        case Outcome::bad_body_size:
+            return "END_REQUEST record whose body is not 8 bytes";
+        case Outcome::unknown_status:
+            return "END_REQUEST record with an unknown protocol status";
+        case Outcome::data_after_end:
+            return "record of a stream that had already ended";
+        case Outcome::name_value_too_large:
+            return "name-value pair larger than allowed";
+        case Outcome::stream_too_large:
+            return "stream larger than allowed";
+        case Outcome::too_many_pairs:
+            return "more name-value pairs than allowed";
+        case Outcome::truncated:
+            return "stream that ends inside a name-value pair";
+        case Outcome::does_not_fit:
+            return "no room for the record";
+        case Outcome::bad_layout:
+            return "record size that is not 1 to 65535";
+    }
+    return "unknown outcome";
+}
+
+}  // namespace cede::protocol

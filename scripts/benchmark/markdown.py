@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes the results as Markdown."""
+import os
+import platform
+import subprocess
+import time
+
+from .figures import GOALS
+from .processes import cores, cpu_model
+
+
+def number(value):
+    if value is None:
+        return "-"
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.2f}".rstrip("0").rstrip(".") if abs(value) >= 0.095 or value == 0 else f"{value:.3f}"
+
+
+def spread(results, case, server, key):
+    """median (min - max)"""
+    values = results.values(case, server, key)
+    if not values:
+        return "-"
+    median = number(results.median(case, server, key))
+    return median if len(values) == 1 else f"{median} ({number(min(values))} - {number(max(values))})"
+
+
+def stall_note(results, case, server):
+    never = results.median(case, server, "never_served")
+    clients = results.median(case, server, "clients")
+    return f"; {number(never)} of {number(clients)} clients never served" if never else ""
+
+
+def _version(command):
+    try:
+        out = subprocess.run(command, capture_output=True, text=True, timeout=10).stdout
+        return out.splitlines()[0].strip() if out else "not there"
+    except OSError:
+        return "not there"
+
+
+def _table(head, rows):
+    lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
+    return lines + ["| " + " | ".join(row) + " |" for row in rows] + [""]
+
+
+def _goals(results):
+    rows = []
+    for goal in GOALS:
+        value, verdict = goal.verdict(results)
+        shown = number(value) + (f" {goal.unit}" if value is not None and goal.unit else "")
+        rows.append([goal.title, goal.wanted(goal.must), goal.wanted(goal.aim), shown, verdict])
+    return ["## Figures to reach", "", *_table(["figure", "must", "aim", "measured", ""], rows)]
+
+
+def _throughput(results, cases):
+    rows = []
+    for case in cases:
+        if not case.name.startswith("clients-") or case.name not in results.rounds:
+            continue
+        row = [case.title]
+        for server in ("cede", "php-fpm"):
+            row.append(spread(results, case.name, server, "rate") + stall_note(results, case.name, server))
+        for server in ("cede", "php-fpm"):
+            keys = ("p50_ms", "p99_ms", "p999_ms")
+            row.append(" / ".join(number(results.median(case.name, server, key)) for key in keys))
+        row.append(number(results.median(case.name, "cede", "slowest_share")))
+        rows.append(row)
+    if not rows:
+        return []
+    head = ["work", "cede, requests/s", "php-fpm, requests/s", "cede, ms at 50 / 99 / 99.9 %",
+            "php-fpm, ms at 50 / 99 / 99.9 %", "cede, slowest client / mean"]
+    return ["## A trivial page, eight web-server workers", "", *_table(head, rows)]
+
+
+LABELS = {
+    "ok": "served", "requests": "requests", "last_answer_ms": "last answer, ms", "max_ms": "slowest, ms",
+    "p50_ms": "median, ms", "p90_ms": "90th centile, ms", "p99_ms": "99th centile, ms",
+    "p999_ms": "99.9th centile, ms", "retries": "retries", "errors": "errors", "rounds": "rounds",
+    "rate": "requests/s", "rate_without": "requests/s without idle connections", "idle_open": "idle connections opened",
+    "idle_wanted": "idle connections wanted", "idle_still_open": "idle connections open at the end",
+    "served_afterwards": "idle connections served afterwards", "retries_afterwards": "of these on a new connection",
+    "never_served": "clients never served", "rss_start_kb": "RSS of the first process at the start, kB",
+    "rss_idle_kb": "largest RSS meanwhile, kB", "steady_ok": "steady requests served",
+    "steady_requests": "steady requests", "steady_p50_ms": "steady, median, ms",
+    "steady_p99_ms": "steady, 99th centile, ms", "steady_max_ms": "steady, slowest, ms",
+    "replaced_ms": "kill -9 to a new process, ms", "replaced_max_ms": "slowest of these, ms",
+    "ready_ms": "fork to ready, ms", "ready_max_ms": "slowest of these, ms",
+    "switches": "voluntary context switches", "per_1000": "per 1,000 requests",
+    "calls_on": "calls per request, keep-alive", "calls_off": "calls per request, a connection each",
+    "names_on": "which, keep-alive", "names_off": "which, a connection each",
+}
+
+
+def _other_cases(results, cases):
+    lines = []
+    for case in cases:
+        if case.name.startswith("clients-") or case.name not in results.rounds:
+            continue
+        servers = list(results.rounds[case.name])
+        keys = []
+        for rounds in results.rounds[case.name].values():
+            keys += [key for each in rounds if each for key in each if key not in keys]
+        rows = []
+        for key in keys:
+            rows.append([LABELS.get(key, key)] + [_cell(results, case.name, server, key) for server in servers])
+        lines += [f"## {case.title[0].upper()}{case.title[1:]}", "", *_table(["", *servers], rows)]
+    return lines
+
+
+def _cell(results, case, server, key):
+    texts = [each[key] for each in results.rounds[case][server] if each and isinstance(each.get(key), str)]
+    return texts[0] if texts else spread(results, case, server, key)
+
+
+def render(results, cases, settings, commands, command_line):
+    """The whole page. `commands` are those of the load generator."""
+    lines = ["# Benchmarks", "", f"Written by `{command_line}`; do not edit. "
+             "Medians over the rounds, with minimum and maximum in brackets; the servers take turns and each case "
+             "begins with a fresh server of 10 static children (1 for system calls) on loopback TCP. The load generator "
+             "shares the cores.", "", "![Requests per second and burst times](benchmarks.svg)", ""]
+    lines += _goals(results) + _throughput(results, cases) + _other_cases(results, cases)
+    lines += ["## Machine and programs", "",
+              f"- {time.strftime('%Y-%m-%d')}, {cpu_model()}, {cores()} cores, {platform.system()} {platform.release()}",
+              f"- {_version([settings.php_fpm, '-v'])}", f"- {_version([settings.php_cgi, '-v'])}",
+              f"- {_version([settings.cede, '--version'])}",
+              f"- php.ini and conf.d of {os.path.dirname(settings.environment['PHP_INI_SCAN_DIR'])} for both, opcache on",
+              "", "## Commands of the load generator", "", "```", *commands, "```", ""]
+    return "\n".join(lines)

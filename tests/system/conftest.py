@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A folder and a set of processes for each test; both are gone afterwards, but a failed test leaves its folder."""
+import os
+import re
+import resource
+import shutil
+import tempfile
+
+import pytest
+
+from support.process import Processes, adopt_orphans
+from support.server import BUILD, REPOSITORY, STAND_IN, Starter
+from support.web import Apache, HAProxy, Lighttpd, Nginx
+
+
+def pytest_configure(config):
+    adopt_orphans()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = max(hard, 8192) if os.geteuid() == 0 else hard
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(wanted, 8192)), wanted))
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = (yield).get_result()
+    if report.failed:
+        item.failed = True
+        folder = getattr(item, "folder", None)
+        if folder and os.path.isdir(folder):
+            report.sections.append(("folder kept", folder))
+            for name in sorted(os.listdir(folder)):
+                if name.endswith(".log"):
+                    with open(os.path.join(folder, name), errors="replace") as file:
+                        report.sections.append((name, file.read()[-6000:]))
+
+
+@pytest.fixture(scope="session")
+def session_folder():
+    """Readable by every user, since children and web servers run as www-data."""
+    path = tempfile.mkdtemp(prefix="cede-tests-", dir="/tmp")
+    os.chmod(path, 0o755)
+    yield path
+    shutil.rmtree(os.path.join(path, "php"), ignore_errors=True)
+    shutil.rmtree(os.path.join(path, "bin"), ignore_errors=True)
+    if not os.listdir(path):
+        os.rmdir(path)
+
+
+@pytest.fixture(scope="session")
+def scripts(session_folder):
+    """A copy of the PHP scripts that www-data can read, wherever the checkout is."""
+    path = os.path.join(session_folder, "php")
+    shutil.copytree(os.path.join(REPOSITORY, "tests", "support", "php"), path)
+    for folder, _, names in os.walk(path):
+        os.chmod(folder, 0o755)
+        for name in names:
+            # opcache leaves files alone that changed within the last two seconds.
+            os.chmod(os.path.join(folder, name), 0o644)
+            os.utime(os.path.join(folder, name), (1_700_000_000, 1_700_000_000))
+    return path
+
+
+@pytest.fixture(scope="session")
+def binaries(session_folder):
+    path = os.path.join(session_folder, "bin")
+    os.mkdir(path)
+    os.chmod(path, 0o755)
+    return path
+
+
+@pytest.fixture
+def folder(request, session_folder):
+    """The test's own folder; every user may write, because scripts do."""
+    name = re.sub(r"[^\w.-]+", "-", request.node.name)[:60]
+    path = tempfile.mkdtemp(prefix=f"{name}-", dir=session_folder)
+    os.chmod(path, 0o777)
+    request.node.folder = path
+    yield path
+    if not getattr(request.node, "failed", False):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture
+def processes(folder):
+    started = Processes(folder)
+    yield started
+    started.clean_up()
+    reports = started.sanitizer_reports()
+    assert not reports, f"a sanitizer found something: {reports}"
+
+
+@pytest.fixture
+def start(processes, folder, scripts, binaries):
+    """Starts servers: start.cede(...), start.plain_php_cgi(...)."""
+    return Starter(processes, folder, scripts, binaries)
+
+
+@pytest.fixture
+def nginx(start):
+    return Nginx(start)
+
+
+@pytest.fixture(params=[Nginx, HAProxy, Lighttpd, Apache], ids=lambda kind: kind.__name__.lower())
+def web_server(request, start):
+    """Each web server in turn, not yet running."""
+    return request.param(start)
+
+
+def pytest_sessionstart(session):
+    if not os.access(os.path.join(BUILD, "cede"), os.X_OK) and not STAND_IN:
+        pytest.exit(f"{BUILD}/cede does not exist: build it (ninja -C build) or set CEDE_BUILD", returncode=4)

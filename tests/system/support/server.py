@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The servers under test: cede, and php-cgi by itself to compare with."""
+import os
+import re
+import shutil
+import stat
+
+import pytest
+
+from . import procfs
+from .connection import Connection
+from .ports import free_port
+from .process import clean_environment
+from .waiting import eventually
+
+PHP_CGI = "/usr/bin/php-cgi8.2"
+PHP_CLI = "/usr/bin/php8.2"
+REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+BUILD = os.environ.get("CEDE_BUILD", os.path.join(REPOSITORY, "build"))
+# CEDE_TEST_SERVER=php-cgi puts plain php-cgi in cede's place, to see which tests catch the faults that cede ends.
+STAND_IN = os.environ.get("CEDE_TEST_SERVER", "")
+# The user that children run as; root is refused.
+USER = GROUP = "www-data"
+
+
+def _reachable_by_all(path):
+    while True:
+        if not os.stat(path).st_mode & stat.S_IXOTH:
+            return False
+        if path == "/":
+            return True
+        path = os.path.dirname(path)
+
+
+def cede_binary(folder):
+    """The built program; a copy in `folder` if other users can't reach the build directory (a checkout in /root)."""
+    if _reachable_by_all(os.path.abspath(BUILD)):
+        return os.path.join(BUILD, "cede")
+    copy = os.path.join(folder, "cede")
+    if not os.path.exists(copy):
+        for name in ("libcede-agent.so", "cede"):
+            shutil.copy2(os.path.join(BUILD, name), os.path.join(folder, name))
+    return copy
+
+
+def as_argument(address):
+    """An address the way --listen takes it."""
+    if isinstance(address, str):
+        return address
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+class Pool:
+    """A server that answers FastCGI on `addresses`; `scripts` is the folder with the PHP files."""
+
+    def __init__(self, process, addresses, scripts):
+        self.process = process
+        self.addresses = addresses
+        self.address = addresses[0] if addresses else None
+        self.scripts = scripts
+
+    def script(self, name):
+        return os.path.join(self.scripts, name)
+
+    def connect(self, address=None, timeout=10.0):
+        return Connection(address or self.address, timeout)
+
+    def get(self, name, query="", address=None, **options):
+        """One request on a connection of its own."""
+        with self.connect(address) as connection:
+            return connection.request(self.script(name), query, **options)
+
+    def ask(self, connection, name, query="", keep=True, **options):
+        """One request on `connection`, which stays open unless keep=False."""
+        return connection.request(self.script(name), query, keep=keep, **options)
+
+
+class Cede(Pool):
+    """A running cede. Children are known from its log, as an administrator knows them."""
+
+    READY = r"^(?=.*\bready\b).*\bchildren=\d+"
+    CHILD_READY = re.compile(r"^.*\bchild=(\d+) gen=(\d+) pid=(\d+)\b.*\bready\b.*$", re.MULTILINE)
+
+    def wait_until_ready(self, timeout=15.0):
+        self.process.wait_for_log(self.READY, timeout)
+        return self
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    @property
+    def generations(self):
+        """{child number: (newest generation, its pid)}"""
+        found = {}
+        for number, generation, pid in self.CHILD_READY.findall(self.process.log):
+            found[int(number)] = (int(generation), int(pid))
+        return found
+
+    @property
+    def children(self):
+        """Pids of the living children."""
+        return [pid for _, pid in self.generations.values() if procfs.alive(pid)]
+
+    @property
+    def zygote(self):
+        """Pid of the process that children are forked from: the direct child that was never announced as a child."""
+        announced = set(re.findall(r"\bchild=\d+ gen=\d+ pid=(\d+)", self.process.log))
+        rest = [pid for pid in procfs.children(self.pid) if str(pid) not in announced]
+        return rest[0] if len(rest) == 1 else None
+
+    def wait_for_children(self, count, without=()):
+        """Waits until `count` children live, none of them among `without`."""
+
+        def complete():
+            now = self.children
+            return now if len(now) == count and not set(now) & set(without) else None
+
+        return eventually(complete, f"{count} children, without {list(without)}", 15)
+
+    def holder(self, connection):
+        """Pid of the child that has this TCP connection, or None."""
+        found = procfs.holders(connection, self.children)
+        return found[0] if found else None
+
+    def parked(self, connection):
+        """Whether the supervisor, and no child, holds this TCP connection."""
+        return procfs.holders(connection, [self.pid, *self.children]) == [self.pid]
+
+
+class PlainPhpCgi(Pool):
+    """php-cgi by itself, as the oracle for what comes out."""
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    @property
+    def children(self):
+        return procfs.children(self.pid) or [self.pid]
+
+    def holder(self, connection):
+        found = procfs.holders(connection, self.children)
+        return found[0] if found else None
+
+
+class Starter:
+    """Starts servers for one test."""
+
+    def __init__(self, processes, folder, scripts, binaries):
+        self.processes = processes
+        self.folder = folder
+        self.scripts = scripts
+        self.binaries = binaries
+
+    @property
+    def binary(self):
+        return cede_binary(self.binaries)
+
+    def new_address(self, kind="tcp"):
+        if kind == "unix":
+            return os.path.join(self.folder, f"s{free_port()}.sock")
+        return ("::1" if kind == "tcp6" else "127.0.0.1", free_port())
+
+    def cede(self, children=2, listen=None, options=(), php=(), wait=True, identity=None, **process):
+        """`listen`: addresses (default: one on TCP); `options`: further options of cede; `php`: arguments of
+        php-cgi; `identity`: --user and so on, instead of www-data."""
+        addresses = [self.new_address()] if listen is None else listen
+        if STAND_IN:
+            if options or identity or len(addresses) > 1 or not isinstance(addresses[0], tuple):
+                pytest.skip("plain php-cgi has nothing like it")
+            return self.plain_php_cgi(children, php, addresses[0])
+        command = [self.binary, "run"]
+        for address in addresses:
+            command += ["--listen", as_argument(address)]
+        command += ["--children", children, "--log-level", "info", *options]
+        command += self._identity() if identity is None else identity
+        command += ["--", PHP_CGI, *php]
+        pool = Cede(self.processes.start("cede", command, **process), addresses, self.scripts)
+        return pool.wait_until_ready() if wait else pool
+
+    @staticmethod
+    def _identity():
+        return ["--user", USER, "--group", GROUP] if os.geteuid() == 0 else []
+
+    def plain_php_cgi(self, children=1, php=(), address=None):
+        """php-cgi on a port of its own; more than one child by its own means."""
+        address = address or self.new_address()
+        environment = clean_environment(PHP_FCGI_MAX_REQUESTS="0")
+        if children > 1:
+            environment["PHP_FCGI_CHILDREN"] = str(children)
+        command = [PHP_CGI, "-b", as_argument(address), *php]
+        identity = {"user": USER, "group": GROUP, "extra_groups": []} if os.geteuid() == 0 else {}
+        process = self.processes.start("php-cgi", command, environment=environment, **identity)
+        pool = PlainPhpCgi(process, [address], self.scripts)
+        eventually(lambda: self._answers(pool), "php-cgi answers", 15)
+        return pool
+
+    @staticmethod
+    def _answers(pool):
+        try:
+            return pool.get("hello.php").text == "hello\n"
+        except OSError:
+            return False

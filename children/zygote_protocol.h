@@ -11,8 +11,8 @@ namespace cede::children {
 inline constexpr std::uint32_t protocol_version = 1;
 
 // The agent's only way to learn its descriptors: CEDE_AGENT="1 <zygote channel> <scoreboard> <handoff>
-// <first listener> <number of listeners> <slots>", all but the version being decimal. Removed from the
-// environment before PHP can see it.
+// <first listener> <number of listeners> <slots>", all decimal; behind the last listener comes the agent's
+// own file. Removed from the environment before PHP can see it.
 inline constexpr char agent_variable[] = "CEDE_AGENT";
 // What LD_PRELOAD held before the agent was put in front of it; put back by the agent. Absent if unset.
 inline constexpr char saved_preload_variable[] = "CEDE_LD_PRELOAD";

@@ -14,7 +14,7 @@ namespace cede::pm {
 // before a script can see them (children/zygote_protocol.h).
 //
 // `own`: NAME=VALUE as in environ(7). Inherited descriptors are, in this order: the zygote's channel, the
-// scoreboard, the handoff queue, then `listeners` listeners.
+// scoreboard, the handoff queue, then `listeners` listeners, and the agent's file.
 [[nodiscard]] std::vector<std::string> child_environment(std::span<const char* const> own,
                                                          const std::string& agent_path, std::size_t listeners,
                                                          std::uint32_t slots);

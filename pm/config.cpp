@@ -68,6 +68,9 @@ Done assign(Config& config, const Option& option, const std::string& value, cons
 Done apply_line(Config& config, const FileLine& line, const std::string& file) {
     const std::string place = fmt::format("{}:{}: {}", file, line.number, line.name);
     if (line.name == "command") {
+        if (line.words.front().empty()) {
+            return usage(place + ": the program's name is empty; give its path");
+        }
         config.command = line.words;
         config.origins["command"] = place;
         return {};
@@ -255,7 +258,7 @@ Done fill(Config& config, const Given& given, Arguments command, const Environme
             "there is no command; put it behind '--': cede --listen 127.0.0.1:9000 -- /usr/bin/php-cgi8.2");
     }
     if (config.command.front().empty()) {
-        return usage(where(config, "command") + ": the program's name is empty; give its path");
+        return usage("command: the program's name behind '--' is empty; give its path");
     }
     return apply_environment(config, environment);
 }

@@ -39,6 +39,13 @@ int complain(const Error& error) {
     return error.exit_status;
 }
 
+// The path that a children's user could not open, because of a folder on the way, is none for the loader: it
+// is given the open file instead.
+std::string preload_path(std::size_t listeners) {
+    constexpr std::size_t before_listeners = 3;  // channel, scoreboard, handoff queue
+    return fmt::format("/proc/self/fd/{}", children::inherited_base + before_listeners + listeners);
+}
+
 std::expected<std::string, Error> find_agent(const Config& config) {
     if (!config.agent.empty()) {
         if (access(config.agent.c_str(), R_OK) == 0) {
@@ -92,14 +99,24 @@ std::size_t parked_within_limit(const Config& config) {
     return std::min<rlim_t>(room, config.max_parked);
 }
 
-std::expected<children::SpawnRequest, Error> prepare_spawn(const Config& config, std::size_t listeners) {
+struct Start {
+    children::UniqueFd agent;
+    children::SpawnRequest request;
+};
+
+std::expected<Start, Error> prepare_start(const Config& config, std::size_t listeners) {
     const auto identity = resolve_identity(config, geteuid());
     if (!identity) {
         return std::unexpected{identity.error()};
     }
-    const auto agent = find_agent(config);
+    const auto path = find_agent(config);
+    if (!path) {
+        return std::unexpected{path.error()};
+    }
+    children::UniqueFd agent{open(path->c_str(), O_RDONLY | O_CLOEXEC)};
     if (!agent) {
-        return std::unexpected{agent.error()};
+        return std::unexpected{
+            Error{fmt::format("can't open the agent {}: {}", *path, std::strerror(errno))}};
     }
     std::vector<const char*> own;
     for (char** entry = environ; *entry != nullptr; ++entry) {
@@ -107,12 +124,13 @@ std::expected<children::SpawnRequest, Error> prepare_spawn(const Config& config,
     }
     children::SpawnRequest request;
     request.command = config.command;
-    request.environment = child_environment(own, *agent, listeners, config.children);
+    request.environment = child_environment(own, preload_path(listeners), listeners, config.children);
+    request.inherited_fds = {agent.get()};
     request.change_identity = identity->change;
     request.uid = identity->uid;
     request.gid = identity->gid;
     request.supplementary = identity->supplementary;
-    return request;
+    return Start{std::move(agent), std::move(request)};
 }
 
 int serve(const Config& config) {
@@ -126,18 +144,18 @@ int serve(const Config& config) {
     if (!opened) {
         return complain(opened.error());
     }
-    auto request = prepare_spawn(config, opened->listeners.size());
-    if (!request) {
+    auto start = prepare_start(config, opened->listeners.size());
+    if (!start) {
         for (Listener& listener : opened->listeners) {
             listener.remove_socket_file();
             listener.restore_flags();
         }
-        return complain(request.error());
+        return complain(start.error());
     }
     for (const std::string& warning : opened->warnings) {
         log(LogLevel::warning, "{}", warning);
     }
-    request->open_files = raise_open_files(config);
+    start->request.open_files = raise_open_files(config);
     // Children of the zygote become ours when the process between ends (prctl(2)).
     prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
     auto scoreboard = children::ScoreboardMap::create(config.children);
@@ -148,7 +166,7 @@ int serve(const Config& config) {
         log(LogLevel::notice, "listening on {} (backlog {}){}", listener.name, listener.backlog_granted,
             listener.created ? "" : ", inherited");
     }
-    Supervisor supervisor{config, opened->listeners, std::move(*scoreboard), std::move(*request),
+    Supervisor supervisor{config, opened->listeners, std::move(*scoreboard), std::move(start->request),
                           parked_within_limit(config)};
     return supervisor.run();
 }

@@ -28,13 +28,15 @@ constexpr std::uint32_t most_forks_in_flight = 32;
 constexpr auto check_interval = std::chrono::milliseconds{100};
 constexpr auto fast_stop_grace = std::chrono::milliseconds{300};
 
+// What the request has already is the agent's file, which stays last (zygote_protocol.h).
 children::SpawnRequest with_descriptors(children::SpawnRequest request, std::span<const Listener> listeners,
                                         int scoreboard, int handoff) {
     request.stdin_fd = listeners.front().fd.get();
-    request.inherited_fds = {scoreboard, handoff};
+    std::vector<int> descriptors{scoreboard, handoff};
     for (const Listener& listener : listeners) {
-        request.inherited_fds.push_back(listener.fd.get());
+        descriptors.push_back(listener.fd.get());
     }
+    request.inherited_fds.insert(request.inherited_fds.begin(), descriptors.begin(), descriptors.end());
     return request;
 }
 

@@ -134,14 +134,15 @@ std::expected<std::vector<std::string>, std::string> split_words(std::string_vie
 }
 
 std::string_view nearest(std::string_view name, std::span<const std::string_view> candidates) {
-    // A guess with more than a third of the letters wrong confuses more than it helps. The length limit keeps
-    // the quadratic distance cheap.
+    // A guess that differs in more than two letters, or a third, confuses more than it helps. The limit on
+    // the length keeps the quadratic distance cheap.
     constexpr std::size_t longest = 40;
     if (name.size() > longest) {
         return {};
     }
     constexpr std::size_t telling_prefix = 3;
-    std::size_t best_distance = std::max<std::size_t>(1, name.size() / 3) + 1;
+    const std::size_t most = name.size() <= telling_prefix ? 1 : std::max<std::size_t>(2, name.size() / 3);
+    std::size_t best_distance = most + 1;
     std::string_view best;
     for (const std::string_view candidate : candidates) {
         if (name.size() >= telling_prefix && candidate.starts_with(name)) {

@@ -23,6 +23,7 @@ struct Agent {
     Role role = Role::bystander;
     int zygote_channel = -1;
     int scoreboard = -1;
+    int library = -1;  // the agent's own file, by which the loader found it
     int handoff = -1;
     int listeners[max_listeners] = {};
     int listener_count = 0;

@@ -67,6 +67,7 @@ bool read_environment() noexcept {
     for (int i = 0; i < agent.listener_count; ++i) {
         agent.listeners[i] = first + i;
     }
+    agent.library = first + agent.listener_count;
     agent.slot_count = static_cast<std::uint32_t>(slots);
     if (const char* hidden = std::getenv(children::hidden_variable);
         hidden != nullptr && std::strlen(hidden) < sizeof hidden_names) {

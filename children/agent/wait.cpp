@@ -2,13 +2,12 @@
 #include "children/agent/wait.h"
 
 #include <cerrno>
-#include <netinet/in.h>
 #include <poll.h>
-#include <sys/epoll.h>
-#include <time.h>
 
 #include "children/agent/agent.h"
 #include "children/agent/libc.h"
+#include "children/agent/take.h"
+#include "children/agent/voice.h"
 #include "children/fd_passing.h"
 #include "children/zygote_protocol.h"
 
@@ -23,199 +22,6 @@ using children::Waiting;
 namespace {
 
 constexpr std::uint64_t linger_ns = 1'000'000'000;
-// Taking connections without sleeping hears nothing from the supervisor; so look now and then.
-constexpr std::uint32_t takes_between_looks = 8;
-
-std::uint64_t now_ns() noexcept {
-    timespec now{};
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000U + static_cast<std::uint64_t>(now.tv_nsec);
-}
-
-void count(std::atomic<std::uint64_t>& counter) noexcept {
-    // One writer: a plain increment, without the cost of a locked one.
-    counter.store(counter.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-}
-
-// Sequentially consistent on purpose: what follows reads Control::waiting, and the supervisor does the
-// reverse. One of the two always sees the other.
-void publish(ChildState state) noexcept {
-    agent.slot->state.store(state, std::memory_order_seq_cst);
-}
-
-void publish_rest(ChildState state) noexcept {
-    agent.slot->since_ns.store(now_ns(), std::memory_order_relaxed);
-    publish(state);
-}
-
-Waiting waiting() noexcept {
-    return agent.control->waiting.load(std::memory_order_seq_cst);
-}
-RunMode mode() noexcept {
-    return agent.control->mode.load(std::memory_order_relaxed);
-}
-
-void ring(ChildSays says) noexcept {
-    const ChildReport report{says, 0};
-    (void)children::send_message(agent.channel, &report, sizeof report, -1);
-}
-
-// Empties the channel. False when the supervisor is gone.
-bool hear_supervisor() noexcept {
-    for (;;) {
-        children::Doorbell bell;
-        const auto heard = children::receive_message(agent.channel, &bell, sizeof bell, false);
-        if (heard.fd >= 0) {
-            libc().close(heard.fd);
-        }
-        if (heard.kind != children::Received::Kind::message) {
-            agent.orphaned = heard.kind != children::Received::Kind::nothing;
-            return !agent.orphaned;
-        }
-    }
-}
-
-bool move_from_idle(ChildState to) noexcept {
-    ChildState expected = ChildState::idle;
-    return agent.slot->state.compare_exchange_strong(expected, to, std::memory_order_seq_cst);
-}
-
-// --- taking a connection ---
-
-int accept_any(sockaddr* address, socklen_t* length) noexcept {
-    const socklen_t room = length != nullptr ? *length : 0;
-    for (int i = 0; i < agent.listener_count; ++i) {
-        if (length != nullptr) {
-            *length = room;
-        }
-        const int fd = libc().accept4(agent.listeners[i], address, length, SOCK_CLOEXEC);
-        if (fd >= 0) {
-            count(agent.slot->accepted);
-            return fd;
-        }
-    }
-    return -1;
-}
-
-int take_handed(sockaddr* address, socklen_t* length) noexcept {
-    children::Handoff handoff;
-    const auto handed = children::receive_message(agent.handoff, &handoff, sizeof handoff, false);
-    if (handed.fd < 0) {
-        return -1;
-    }
-    count(agent.slot->taken);
-    if (address != nullptr && length != nullptr) {
-        getpeername(handed.fd, address, length);
-    }
-    return handed.fd;
-}
-
-enum Source : unsigned { no_source = 0, listen_queue = 1, handoff_queue = 2 };
-
-struct Taken {
-    int fd = -1;
-    unsigned from = no_source;
-};
-
-// Listen queue and handoff queue in turn: whoever always looks into one first starves the other.
-Taken take_any(sockaddr* address, socklen_t* length) noexcept {
-    for (int attempt = 0; attempt < 2; ++attempt) {
-        const unsigned from = agent.prefer_handoff ? handoff_queue : listen_queue;
-        agent.prefer_handoff = !agent.prefer_handoff;
-        const int fd = from == handoff_queue ? take_handed(address, length) : accept_any(address, length);
-        if (fd >= 0) {
-            return {fd, from};
-        }
-    }
-    return {};
-}
-
-int leave() noexcept {
-    publish(ChildState::exiting);
-    errno = EINVAL;
-    return -1;
-}
-
-enum class Slept { look, leave, interrupted };
-
-// Sleeps until a source may have something. `signalled`: the sources that had; `many`: more than one socket.
-Slept sleep_free(int timeout, unsigned& signalled, bool& many) noexcept {
-    epoll_event events[max_listeners + 2];
-    const int ready = epoll_wait(agent.epoll, events, max_listeners + 2, timeout);
-    agent.takes_unwatched = 0;
-    if (ready < 0) {
-        return errno == EINTR ? Slept::interrupted : Slept::leave;
-    }
-    int sockets = 0;
-    for (int i = 0; i < ready; ++i) {
-        if (events[i].data.fd == agent.channel) {
-            if (!hear_supervisor()) {
-                return Slept::leave;
-            }
-            continue;
-        }
-        ++sockets;
-        signalled |= events[i].data.fd == agent.handoff ? handoff_queue : listen_queue;
-    }
-    many = many || sockets > 1;
-    return Slept::look;
-}
-
-// Publishes that the child is no longer free, and passes a wake-up on that was meant for somebody else: if
-// both queues had woken us, or we took from the one that had not, a connection waits of which nobody else was
-// told.
-int took(const Taken& taken, unsigned signalled, bool many) noexcept {
-    publish(ChildState::reading);
-    if (many || (signalled & ~taken.from) != 0 || waiting() == Waiting::attention) {
-        ring(ChildSays::look);
-    }
-    return taken.fd;
-}
-
-// Waits in state `free`. A connection, or -1 with errno as next_connection() has it.
-int take_connection(sockaddr* address, socklen_t* length) noexcept {
-    publish_rest(ChildState::free);
-    unsigned signalled = no_source;
-    bool many = false;
-    for (bool look_first = waiting() != Waiting::nobody;; look_first = true) {
-        const RunMode now = mode();
-        if (now == RunMode::stop || agent.orphaned) {
-            return leave();
-        }
-        if (look_first || now == RunMode::drain) {
-            if (agent.takes_unwatched >= takes_between_looks &&
-                sleep_free(0, signalled, many) == Slept::leave) {
-                return leave();
-            }
-            if (const Taken taken = take_any(address, length); taken.fd >= 0) {
-                ++agent.takes_unwatched;
-                return took(taken, signalled, many);
-            }
-            if (now == RunMode::drain) {
-                return leave();
-            }
-            if (waiting() == Waiting::pressure) {
-                ring(ChildSays::look);
-            }
-        }
-        signalled = no_source;
-        many = false;
-        switch (sleep_free(-1, signalled, many)) {
-            case Slept::leave:
-                return leave();
-            case Slept::interrupted:
-                errno = EINTR;
-                return -1;
-            case Slept::look:
-                break;
-        }
-        if (signalled == listen_queue || signalled == handoff_queue) {
-            agent.prefer_handoff = signalled == handoff_queue;
-        }
-    }
-}
-
-// --- giving a connection up ---
 
 Wake serve_buffered() noexcept {
     publish_progress();
@@ -288,11 +94,11 @@ Wake reasons_to_give_up(bool fresh, bool& decided) noexcept {
             break;
     }
     if (!fresh && above_keepalive_limit()) {
-        move_from_idle(ChildState::giving_up);
+        (void)move_from_idle(ChildState::giving_up);
         return close_unless_asked();
     }
     if (waiting() == Waiting::pressure) {
-        move_from_idle(ChildState::giving_up);
+        (void)move_from_idle(ChildState::giving_up);
         return give_up();
     }
     decided = false;
@@ -405,7 +211,7 @@ void linger() noexcept {
         const std::uint64_t now = now_ns();
         if (now >= deadline || mode() != RunMode::serve || waiting() != Waiting::nobody ||
             agent.slot->state.load(std::memory_order_seq_cst) != ChildState::idle) {
-            move_from_idle(ChildState::giving_up);
+            (void)move_from_idle(ChildState::giving_up);
             return;
         }
         pollfd watched[2] = {{connection.fd(), POLLIN, 0}, {agent.channel, POLLIN, 0}};

@@ -52,6 +52,7 @@ bool move_up(int& fd) noexcept {
 
 bool move_all_up() noexcept {
     fd_base = choose_base();
+    libc().close(agent.library);
     bool moved = move_up(agent.zygote_channel) && move_up(agent.scoreboard) && move_up(agent.handoff);
     for (int i = 0; i < agent.listener_count; ++i) {
         moved = moved && move_up(agent.listeners[i]);

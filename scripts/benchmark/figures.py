@@ -22,9 +22,19 @@ class Results:
 
     def ratio(self, above, below):
         """Median over the rounds of one figure over another of the same round; each is (case, server, key)."""
-        pairs = zip(self.values(*above), self.values(*below))
-        ratios = [over / under for over, under in pairs if under]
+        ratios = []
+        for over, under in zip(self._all_rounds(*above), self._all_rounds(*below)):
+            if over is not None and under:
+                ratios.append(over / under)
         return statistics.median(ratios) if ratios else None
+
+    def failed_rounds(self, case):
+        """How many rounds gave no result, by server."""
+        servers = self.rounds.get(case, {}).items()
+        return {server: rounds.count(None) for server, rounds in servers if None in rounds}
+
+    def _all_rounds(self, case, server, key):
+        return [each and each.get(key) for each in self.rounds.get(case, {}).get(server, [])]
 
 
 class Goal:
@@ -72,6 +82,8 @@ def _against_fpm(case, fpm_case=None):
 def _all_equal(case, key, wanted_key=None, wanted=0):
     """In every round of cede `key` is `wanted`, or equal to `wanted_key`."""
     def holds(results):
+        if "cede" in results.failed_rounds(case):
+            return False
         got = results.values(case, "cede", key)
         want = results.values(case, "cede", wanted_key) if wanted_key else [wanted] * len(got)
         return got == want

@@ -67,4 +67,7 @@ class Load:
     def _result(self, process, out, err):
         if process.returncode != 0:
             raise BenchError(f"the load generator failed: {err.strip()}")
-        return json.loads(out)
+        result = json.loads(out)
+        if result["ok"] == 0:  # no answers, no times
+            result.update((key, None) for key in result if key.endswith("_ms"))
+        return result

@@ -114,13 +114,19 @@ def _cell(results, case, server, key):
     return texts[0] if texts else spread(results, case, server, key)
 
 
+def _failures(results, cases):
+    lines = [f"- {case.title}: {count} of {server}" for case in cases
+             for server, count in results.failed_rounds(case.name).items()]
+    return ["## Rounds without a result", "", *lines, ""] if lines else []
+
+
 def render(results, cases, settings, commands, command_line):
     """The whole page. `commands` are those of the load generator."""
     lines = ["# Benchmarks", "", f"Written by `{command_line}`; do not edit. "
              "Medians over the rounds, with minimum and maximum in brackets; the servers take turns and each case "
              "begins with a fresh server of 10 static children (1 for system calls) on loopback TCP. The load generator "
              "shares the cores.", "", "![Requests per second and burst times](benchmarks.svg)", ""]
-    lines += _goals(results) + _throughput(results, cases) + _other_cases(results, cases)
+    lines += _goals(results) + _failures(results, cases) + _throughput(results, cases) + _other_cases(results, cases)
     lines += ["## Machine and programs", "",
               f"- {time.strftime('%Y-%m-%d')}, {cpu_model()}, {cores()} cores, {platform.system()} {platform.release()}",
               f"- {_version([settings.php_fpm, '-v'])}", f"- {_version([settings.php_cgi, '-v'])}",

@@ -55,8 +55,9 @@ class Server:
 
     name = "server"
 
-    def __init__(self, settings, children=10):
+    def __init__(self, settings, children=10, log_everything=False):
         self.settings = settings
+        self.log_everything = log_everything
         self.pool_size = children
         self.port = settings.free_port()
         self.address = f"127.0.0.1:{self.port}"
@@ -125,9 +126,10 @@ class Cede(Server):
     name = "cede"
 
     def command(self):
+        log_level = ["--log-level", "info"] if self.log_everything else []
         return [self.settings.cede, "--listen", self.address, "--children", str(self.pool_size),
                 "--backlog", str(BACKLOG), "--user", self.settings.user, "--group", self.settings.user,
-                "--", self.settings.php_cgi, "-c", self.settings.ini]
+                *log_level, "--", self.settings.php_cgi, "-c", self.settings.ini]
 
     def workers(self):
         return children(self.pid)[1:]  # the zygote is the oldest

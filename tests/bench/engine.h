@@ -46,7 +46,7 @@ struct Counters {
     std::uint64_t connects = 0;    // connections opened
     std::uint64_t reconnects = 0;  // of these, in place of a kept one that the other side had closed
     std::uint64_t retries = 0;     // requests sent again on a new connection, as nginx does with a GET when a
-                                // reused connection is closed before the first byte of the answer
+                                   // reused connection is closed before the first byte of the answer
     std::uint64_t closed_idle =
         0;  // kept connections closed by the other side while nothing was asked on them
 };
@@ -57,7 +57,7 @@ struct EngineSettings {
     std::uint32_t pools = 8;
     std::uint32_t slots = 1;  // requests that can be under way at once
     Nanoseconds patience = 10 * second;
-    std::string expected;  // the body of every answer
+    std::string expected = {};  // the body of every answer
     bool check_body = false;
 };
 

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pm/queue_depth_parse.h"
 
+#include <cstddef>
 #include <cstring>
+#include <initializer_list>
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
 #include <linux/sock_diag.h>
 #include <linux/tcp.h>
 #include <linux/unix_diag.h>
 #include <random>
+#include <span>
 #include <string>
 #include <string_view>
 #include <sys/socket.h>
@@ -133,7 +136,7 @@ TEST_CASE("a netlink datagram whose lengths lie is malformed") {
         CHECK(outcome(lying) == DiagOutcome::malformed);
     }
     constexpr std::size_t attribute_at = sizeof(nlmsghdr) + sizeof(unix_diag_msg);
-    for (const std::uint16_t length : {0, 1, 3, 4, 8, 11, 13, 0xffff}) {
+    for (const unsigned short length : std::initializer_list<unsigned short>{0, 1, 3, 4, 8, 11, 13, 0xffff}) {
         Buffer lying{whole};
         std::memcpy(lying.data() + attribute_at, &length, sizeof length);
         CAPTURE(length);

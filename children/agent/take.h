@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/socket.h>
+
+// Where a free child takes its next connection: from the listen queues or from the handoff queue.
+namespace cede::agent {
+
+// Waits in state `free`. A connection, the state then being `reading`; or -1 with errno: EINTR (PHP looks at
+// its own flags and comes back), EINVAL (PHP is to end).
+int take_connection(sockaddr* address, socklen_t* length) noexcept;
+
+// Publishes that this child will take nothing more. Returns -1 with EINVAL.
+int leave() noexcept;
+
+}  // namespace cede::agent

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "children/agent/voice.h"
+
+#include <time.h>
+
+#include "children/agent/agent.h"
+#include "children/agent/libc.h"
+#include "children/fd_passing.h"
+
+namespace cede::agent {
+
+using children::ChildReport;
+using children::ChildSays;
+using children::ChildState;
+using children::RunMode;
+using children::Waiting;
+
+std::uint64_t now_ns() noexcept {
+    timespec now{};
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000U + static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+void count(std::atomic<std::uint64_t>& counter) noexcept {
+    // One writer: a plain increment, without the cost of a locked one.
+    counter.store(counter.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+}
+
+// Sequentially consistent on purpose: what follows reads Control::waiting, and the supervisor does the
+// reverse. One of the two always sees the other.
+void publish(ChildState state) noexcept {
+    agent.slot->state.store(state, std::memory_order_seq_cst);
+}
+
+void publish_rest(ChildState state) noexcept {
+    agent.slot->since_ns.store(now_ns(), std::memory_order_relaxed);
+    publish(state);
+}
+
+Waiting waiting() noexcept {
+    return agent.control->waiting.load(std::memory_order_seq_cst);
+}
+RunMode mode() noexcept {
+    return agent.control->mode.load(std::memory_order_relaxed);
+}
+
+void ring() noexcept {
+    const ChildReport report{ChildSays::look, 0};
+    (void)children::send_message(agent.channel, &report, sizeof report, -1);
+}
+
+bool hear_supervisor() noexcept {
+    children::Doorbell bell;
+    const auto heard = children::receive_message(agent.channel, &bell, sizeof bell, false);
+    if (heard.fd >= 0) {
+        libc().close(heard.fd);
+    }
+    agent.orphaned =
+        heard.kind == children::Received::Kind::closed || heard.kind == children::Received::Kind::failed;
+    return !agent.orphaned;
+}
+
+bool move_from_idle(ChildState to) noexcept {
+    ChildState expected = ChildState::idle;
+    return agent.slot->state.compare_exchange_strong(expected, to, std::memory_order_seq_cst);
+}
+
+}  // namespace cede::agent

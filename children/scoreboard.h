@@ -58,8 +58,7 @@ inline constexpr std::uint32_t last_child_state = static_cast<std::uint32_t>(Chi
 enum class Waiting : std::uint32_t {
     nobody,     // nobody is known to wait
     attention,  // somebody waits and a free child is expected to take it: ring when you leave `free`
-    pressure,   // more wait than children can take: whoever ends a response gives its connection up at
-                // once; whoever finds nothing to take rings before it sleeps
+    pressure,   // more wait than children can take: whoever ends a response gives its connection up at once
 };
 
 enum class RunMode : std::uint32_t {

@@ -46,7 +46,8 @@ struct ForkOrder {
     std::uint32_t reserved = 0;
 };
 
-// --- child -> supervisor ---
+// --- child -> supervisor: by the child's channel, but for `park`, which goes the handoff queue's socket
+// backwards, so that one system call of the supervisor receives those of many children ---
 enum class ChildSays : std::uint32_t {
     ready = 1,  // asked for its first connection
     park,       // gives a connection up; its descriptor is attached

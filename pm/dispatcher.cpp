@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pm/dispatcher.h"
 
+#include <poll.h>
 #include <sys/epoll.h>
 #include <utility>
 
@@ -13,6 +14,15 @@ namespace cede::pm {
 using children::ChildState;
 using children::Waiting;
 
+namespace {
+
+constexpr std::chrono::milliseconds attention_interval{100};
+constexpr std::chrono::milliseconds pressure_interval{10};
+constexpr std::chrono::milliseconds longest_rest{1};
+constexpr unsigned quiet_checks_to_calm = 3;
+
+}  // namespace
+
 Dispatcher::Dispatcher(Poller& poller, children::ScoreboardMap& scoreboard, Pool& pool,
                        std::span<Listener> listeners, std::size_t max_parked)
     : poller_{poller},
@@ -20,34 +30,23 @@ Dispatcher::Dispatcher(Poller& poller, children::ScoreboardMap& scoreboard, Pool
       pool_{pool},
       listeners_{listeners},
       lot_{poller, max_parked},
-      handoff_{poller, pool.size()} {
+      handoff_{poller, pool.size()},
+      views_(pool.size()) {
     for (const Listener& listener : listeners_) {
         depths_.push_back(QueueDepth::best_for(listener.fd.get()));
     }
     watch_listeners();
 }
 
-void Dispatcher::park(children::UniqueFd connection) {
-    if (children::UniqueFd asked = lot_.park(std::move(connection))) {
-        handoff_.push(std::move(asked));
-        look_ = true;
-    }
-    if (draining_) {
-        close_silent();
-    }
-}
-
 void Dispatcher::on_event(const Poller::Event& event) {
     switch (event.tag.kind) {
         case Poller::Kind::parked:
             if (children::UniqueFd connection = lot_.on_event(event)) {
-                handoff_.push(std::move(connection));
-                // Under pressure every child looks into the queue by itself as soon as it can.
-                look_ = look_ || mark_ != Waiting::pressure;
+                hand_over(std::move(connection));
             }
             break;
         case Poller::Kind::handoff:
-            handoff_.pump();
+            park_all();
             break;
         default:
             look_ = true;
@@ -55,15 +54,55 @@ void Dispatcher::on_event(const Poller::Event& event) {
     }
 }
 
-void Dispatcher::look_if_needed() {
+void Dispatcher::hand_over(children::UniqueFd connection) {
+    handoff_.push(std::move(connection));
+    // Under pressure every child looks into the queue by itself as soon as it can.
+    look_ = look_ || mark_ != Waiting::pressure;
+}
+
+void Dispatcher::park_all() {
+    handoff_.receive_parked(parked_now_);
+    // Of many that come at once some have their next request already, and need not be watched first.
+    std::vector<pollfd> readable;
+    if (parked_now_.size() > 1) {
+        for (const children::UniqueFd& connection : parked_now_) {
+            readable.push_back({connection.get(), POLLIN | POLLRDHUP, 0});
+        }
+        if (poll(readable.data(), readable.size(), 0) <= 0) {
+            readable.clear();
+        }
+    }
+    for (std::size_t i = 0; i < parked_now_.size(); ++i) {
+        if (i < readable.size() && readable[i].revents == POLLIN) {
+            hand_over(std::move(parked_now_[i]));
+        } else if (children::UniqueFd asked = lot_.park(std::move(parked_now_[i]))) {
+            hand_over(std::move(asked));
+        }
+    }
+    parked_now_.clear();
+    if (draining_) {
+        close_silent();
+    }
+}
+
+void Dispatcher::settle() {
+    handoff_.pump();
     if (std::exchange(look_, false)) {
         look();
     }
 }
 
+bool Dispatcher::rest() noexcept {
+    return mark_ == Waiting::pressure && !draining_ && handoff_.rest_until_low(longest_rest);
+}
+
 void Dispatcher::check() {
     handoff_.pump();
     look();
+}
+
+std::chrono::milliseconds Dispatcher::check_interval() const noexcept {
+    return mark_ == Waiting::pressure ? pressure_interval : attention_interval;
 }
 
 void Dispatcher::look() {
@@ -74,8 +113,8 @@ void Dispatcher::look() {
         if (queued + handed > 0 && mark_ == Waiting::nobody) {
             publish(Waiting::attention);
         }
-        const std::vector<ChildView> children = view_children();
-        if (carry_out(decide({children, queued, handed}))) {
+        view_children();
+        if (carry_out(decide({views_, queued, handed}))) {
             return;
         }
     }
@@ -91,24 +130,23 @@ std::uint64_t Dispatcher::listen_queue() noexcept {
     return sum;
 }
 
-std::vector<ChildView> Dispatcher::view_children() noexcept {
-    std::vector<ChildView> views(pool_.size());
+void Dispatcher::view_children() noexcept {
     for (std::uint32_t i = 0; i < pool_.size(); ++i) {
+        views_[i] = {};
         if (pool_.at(i).phase == Pool::Phase::vacant) {
             continue;
         }
         const children::Slot& slot = scoreboard_.slot(i);
         const auto state = static_cast<std::uint32_t>(slot.state.load(std::memory_order_seq_cst));
         // The slot is the child's to write: a value that is none is a child of which nothing can be expected.
-        views[i].state = state <= children::last_child_state ? ChildState{state} : ChildState::busy;
-        views[i].since_ns = slot.since_ns.load(std::memory_order_relaxed);
+        views_[i].state = state <= children::last_child_state ? ChildState{state} : ChildState::busy;
+        views_[i].since_ns = slot.since_ns.load(std::memory_order_relaxed);
     }
-    return views;
 }
 
 bool Dispatcher::carry_out(const Decision& decision) {
     const bool raised = decision.mark == Waiting::pressure && mark_ != Waiting::pressure;
-    publish(decision.mark);
+    publish(calm(decision.mark));
     bool complete = !raised;  // who became idle before the mark went up has not seen it: look once more
     for (const std::uint32_t slot : decision.give_up) {
         ChildState expected = ChildState::idle;
@@ -121,6 +159,16 @@ bool Dispatcher::carry_out(const Decision& decision) {
         }
     }
     return complete;
+}
+
+// Pressure ends only when nobody has waited for a few checks in a row: while it lasts no child is idle, so
+// nothing has to be decided, and a queue that is empty for an instant is no reason to begin anew.
+Waiting Dispatcher::calm(Waiting mark) noexcept {
+    if (mark_ != Waiting::pressure || mark != Waiting::nobody) {
+        quiet_checks_ = 0;
+        return mark_ == Waiting::pressure ? mark_ : mark;
+    }
+    return ++quiet_checks_ < quiet_checks_to_calm ? mark_ : mark;
 }
 
 void Dispatcher::publish(Waiting mark) {
@@ -178,8 +226,7 @@ void Dispatcher::begin_drain() {
 
 void Dispatcher::close_silent() {
     while (children::UniqueFd asked = lot_.close_silent()) {
-        handoff_.push(std::move(asked));
-        look_ = true;
+        hand_over(std::move(asked));
     }
 }
 

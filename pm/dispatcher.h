@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -29,17 +30,20 @@ class Dispatcher {
     Dispatcher(Poller& poller, children::ScoreboardMap& scoreboard, Pool& pool, std::span<Listener> listeners,
                std::size_t max_parked);
 
-    // A connection that a child gave up.
-    void park(children::UniqueFd connection);
     void on_event(const Poller::Event& event);
-    // Looks who waits, unless nothing has happened that could have changed it.
-    void look_if_needed();
+    // After each batch of events: moves on what they brought, and looks who waits, unless nothing has
+    // happened that could have changed it.
+    void settle();
+    // Under pressure, with enough connections ahead of the children, the supervisor is not needed for a
+    // while: what comes meanwhile is then done at one go. True if it rested.
+    [[nodiscard]] bool rest() noexcept;
     void look_later() noexcept { look_ = true; }
     // A child has begun to watch the listeners: the supervisor's own watch must come behind it again.
     void child_is_watching();
     // Once in a while as long as somebody waits: what an event should have told is found here.
     void check();
     [[nodiscard]] bool anybody_waits() const noexcept { return mark_ != children::Waiting::nobody; }
+    [[nodiscard]] std::chrono::milliseconds check_interval() const noexcept;
 
     // From now on new and parked connections are not kept open.
     void begin_drain();
@@ -55,11 +59,14 @@ class Dispatcher {
     static void ring(const Pool::Child& child) noexcept;
 
   private:
+    void park_all();
+    void hand_over(children::UniqueFd connection);
     void look();
     [[nodiscard]] std::uint64_t listen_queue() noexcept;
-    [[nodiscard]] std::vector<ChildView> view_children() noexcept;
+    void view_children() noexcept;
     // Publishes the decision. False if a child has moved meanwhile, so that it must be made anew.
     [[nodiscard]] bool carry_out(const Decision& decision);
+    [[nodiscard]] children::Waiting calm(children::Waiting mark) noexcept;
     void publish(children::Waiting mark);
     void watch_listeners();
     void unwatch_listeners() noexcept;
@@ -72,7 +79,10 @@ class Dispatcher {
     std::vector<QueueDepth> depths_;
     ParkingLot lot_;
     Handoff handoff_;
+    std::vector<children::UniqueFd> parked_now_;  // being received; empty between events
+    std::vector<ChildView> views_;                // by slot, as last seen
     children::Waiting mark_ = children::Waiting::nobody;
+    unsigned quiet_checks_ = 0;
     bool watching_ = false;
     bool look_ = false;
     bool draining_ = false;

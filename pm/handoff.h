@@ -1,33 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <vector>
 
 #include "children/unique_fd.h"
 #include "pm/poller.h"
 
 namespace cede::pm {
 
-// The queue of parked connections that have something to read, from which free children take. Its head is in
-// the kernel, in a socket that all children read; the rest waits here, because descriptors in flight are
-// limited (unix(7), ETOOMANYREFS) and a queue in the kernel can not be looked at.
+// The queue of parked connections that have something to read, from which free children take; and the way
+// back, by which children park. Its head is in the kernel, in a socket that all children share; the rest
+// waits here, because descriptors in flight are limited (unix(7), ETOOMANYREFS) and a queue in the kernel can
+// not be looked at.
 class Handoff {
   public:
     // Room in the kernel for about twice as many as there are children. Throws std::system_error.
     Handoff(Poller& poller, std::uint32_t children);
 
+    // Queues a connection; pump() moves it on.
     void push(children::UniqueFd connection);
-    // Moves on as many as the kernel takes. Called by push(), and for an event of kind `handoff`.
+    // Moves on as many as the kernel takes. Also for each event of kind `handoff`.
     void pump() noexcept;
     [[nodiscard]] bool backed_up() const noexcept { return !queue_.empty(); }
 
     // How many wait for a child, here and in the kernel.
     [[nodiscard]] std::size_t waiting() const noexcept;
 
-    // The end that children read.
-    [[nodiscard]] int receiver() const noexcept { return receiver_.get(); }
+    // Appends all connections that children have parked. Returns the size of `into`.
+    std::size_t receive_parked(std::vector<children::UniqueFd>& into);
+
+    // Sleeps until fewer than half as many connections as there are children wait in the kernel, `longest` at
+    // the most. False if that was so already: then there was no rest.
+    [[nodiscard]] bool rest_until_low(std::chrono::milliseconds longest) noexcept;
+
+    // The end that children read, and park by.
+    [[nodiscard]] int receiver() const noexcept { return theirs_.get(); }
 
   private:
     struct Ready {
@@ -35,8 +46,8 @@ class Handoff {
         std::uint64_t since_ns = 0;
     };
 
-    children::UniqueFd sender_;
-    children::UniqueFd receiver_;
+    children::UniqueFd ours_;
+    children::UniqueFd theirs_;
     std::deque<Ready> queue_;
 };
 

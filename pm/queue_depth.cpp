@@ -145,6 +145,11 @@ std::optional<QueueDepth::Reading> QueueDepth::ask_sock_diag() noexcept {
     if (family_ != AF_UNIX) {
         return std::nullopt;
     }
+    // The kernel walks all Unix sockets for an answer (some hundred microseconds with 10,000 parked
+    // connections); whether there is anything to count is cheap to know.
+    if (const auto ready = ask_readiness(); backlog_ && ready && ready->waiting == 0) {
+        return Reading{0, backlog_};
+    }
     if (const auto reading = ask_sock_diag_once()) {
         return reading;
     }
@@ -175,7 +180,9 @@ std::optional<QueueDepth::Reading> QueueDepth::ask_sock_diag_once() noexcept {
         const auto reply =
             parse_unix_diag(std::span{buffer}.first(static_cast<std::size_t>(got)), sequence_, inode);
         if (reply.outcome == DiagOutcome::found) {
-            return as_reading(reply.lengths);
+            const auto reading = as_reading(reply.lengths);
+            backlog_ = reading->backlog;
+            return reading;
         }
         if (reply.outcome != DiagOutcome::not_ours) {
             return std::nullopt;
@@ -199,25 +206,18 @@ std::optional<QueueDepth::Reading> QueueDepth::ask_proc_net_tcp() noexcept {
     // file that never ends.
     constexpr int most_chunks = 16384;
     std::array<char, 8192> buffer;
-    std::size_t kept = 0;
+    ProcNetTcpScan scan{inode_};
     for (int i = 0; i < most_chunks; ++i) {
-        const ssize_t got = ::read(source_fd_.get(), buffer.data() + kept, buffer.size() - kept);
+        const ssize_t got = ::read(source_fd_.get(), buffer.data(), buffer.size());
         if (got < 0 && errno == EINTR) {
             continue;
         }
         if (got <= 0) {
             return std::nullopt;
         }
-        std::string_view text{buffer.data(), kept + static_cast<std::size_t>(got)};
-        for (std::size_t end = text.find('\n'); end != std::string_view::npos; end = text.find('\n')) {
-            if (const auto waiting = parse_proc_net_tcp_line(text.substr(0, end), inode_)) {
-                return Reading{*waiting, std::nullopt};
-            }
-            text.remove_prefix(end + 1);
+        if (const auto waiting = scan.feed({buffer.data(), static_cast<std::size_t>(got)})) {
+            return Reading{*waiting, std::nullopt};
         }
-        // What is left is the start of a line, or, when it fills the buffer, no line at all.
-        kept = text.size() < buffer.size() ? text.size() : 0;
-        std::memmove(buffer.data(), text.data(), kept);
     }
     return std::nullopt;
 }

@@ -2,7 +2,6 @@
 #include "pm/queue_depth_parse.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cstring>
 #include <linux/netlink.h>
@@ -13,6 +12,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <system_error>
+#include <utility>
 
 namespace cede::pm {
 namespace {
@@ -138,6 +138,29 @@ std::optional<unsigned> parse_proc_net_tcp_line(std::string_view line, std::uint
         return std::nullopt;
     }
     return parse_whole<unsigned>(queues.substr(colon + 1), 16);
+}
+
+std::optional<unsigned> ProcNetTcpScan::feed(std::string_view piece) noexcept {
+    while (!piece.empty()) {
+        const std::size_t end = piece.find('\n');
+        const std::string_view part = piece.substr(0, end);
+        too_long_ = too_long_ || part.size() > line_.size() - length_;
+        if (!too_long_) {
+            part.copy(line_.data() + length_, part.size());
+            length_ += part.size();
+        }
+        if (end == std::string_view::npos) {
+            return std::nullopt;
+        }
+        const std::string_view line{line_.data(), std::exchange(length_, 0)};
+        if (!std::exchange(too_long_, false)) {
+            if (const auto waiting = parse_proc_net_tcp_line(line, inode_)) {
+                return waiting;
+            }
+        }
+        piece.remove_prefix(end + 1);
+    }
+    return std::nullopt;
 }
 
 }  // namespace cede::pm

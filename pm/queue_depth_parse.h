@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -41,5 +42,21 @@ DiagReply parse_unix_diag(std::span<const std::byte> datagram, std::uint32_t seq
 // One line of /proc/net/tcp or /proc/net/tcp6 (proc(5)), without the line feed: the accept queue's length if
 // it is the LISTEN line of this inode. Nothing for the heading, other sockets and broken lines.
 std::optional<unsigned> parse_proc_net_tcp_line(std::string_view line, std::uint64_t inode);
+
+// The same for the file as it is read, in pieces of any size. Holds no more than one line; one that is too
+// long to be right is skipped to its end.
+class ProcNetTcpScan {
+  public:
+    explicit ProcNetTcpScan(std::uint64_t inode) noexcept : inode_{inode} {}
+
+    // The queue's length as soon as the line has been seen.
+    std::optional<unsigned> feed(std::string_view piece) noexcept;
+
+  private:
+    std::uint64_t inode_;
+    std::array<char, 512> line_;  // a line of tcp6 takes less than 200
+    std::size_t length_ = 0;
+    bool too_long_ = false;
+};
 
 }  // namespace cede::pm

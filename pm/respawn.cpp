@@ -15,9 +15,12 @@ void Respawn::ended(Clock::time_point now, Clock::duration lived, bool served) n
 
 void Respawn::failed(Clock::time_point now) noexcept {
     constexpr unsigned enough_doublings = 6;  // 100 ms doubled six times is above the longest delay
-    const Clock::duration delay = first_delay * (1U << std::min(failures_, enough_doublings));
+    earliest_ = now;
+    if (failures_ > 0) {
+        const Clock::duration delay = first_delay * (1U << std::min(failures_ - 1, enough_doublings));
+        earliest_ += std::min(delay, longest_delay);
+    }
     ++failures_;
-    earliest_ = now + std::min(delay, longest_delay);
 }
 
 }  // namespace cede::pm

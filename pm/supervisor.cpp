@@ -25,8 +25,8 @@ using children::ZygoteSays;
 namespace {
 
 constexpr std::uint32_t most_forks_in_flight = 32;
-constexpr auto check_interval = std::chrono::milliseconds{100};
-constexpr auto fast_stop_grace = std::chrono::milliseconds{300};
+constexpr auto longest_turn = std::chrono::milliseconds{10};
+constexpr auto start_check_interval = std::chrono::milliseconds{100};
 
 // What the request has already is the agent's file, which stays last (zygote_protocol.h).
 children::SpawnRequest with_descriptors(children::SpawnRequest request, std::span<const Listener> listeners,
@@ -91,20 +91,24 @@ void Supervisor::watch_poller() {
 }
 
 void Supervisor::on_events() {
-    for (const Poller::Event& event : poller_.poll()) {
-        switch (event.tag.kind) {
-            case Poller::Kind::zygote:
-                zygote_.on_readable();
-                break;
-            case Poller::Kind::child:
-                on_child_readable(event);
-                break;
-            default:
-                dispatcher_.on_event(event);
-                break;
+    // Signals and timers wait meanwhile.
+    const auto longest = Clock::now() + longest_turn;
+    do {
+        for (const Poller::Event& event : poller_.poll()) {
+            switch (event.tag.kind) {
+                case Poller::Kind::zygote:
+                    zygote_.on_readable();
+                    break;
+                case Poller::Kind::child:
+                    on_child_readable(event);
+                    break;
+                default:
+                    dispatcher_.on_event(event);
+                    break;
+            }
         }
-    }
-    dispatcher_.look_if_needed();
+        dispatcher_.settle();
+    } while (dispatcher_.rest() && Clock::now() < longest);
     if (course_ == Course::draining && dispatcher_.drained() &&
         scoreboard_.control().mode.load() == RunMode::serve) {
         tell_all(RunMode::drain);
@@ -161,16 +165,16 @@ void Supervisor::arm_timer() {
     auto next = Clock::time_point::max();
     const auto consider = [&next](Clock::time_point at) { next = std::min(next, at); };
     if (dispatcher_.anybody_waits()) {
-        consider(now + check_interval);
+        consider(now + dispatcher_.check_interval());
     }
     if (course_ == Course::draining || course_ == Course::stopping) {
         consider(stop_deadline_);
     } else if (zygote_.phase() == ZygoteHost::Phase::down) {
         consider(zygote_respawn_.earliest());
     } else if (zygote_.phase() != ZygoteHost::Phase::ready) {
-        consider(now + check_interval);
+        consider(now + start_check_interval);
     } else if (pool_.any_vacant()) {
-        consider(std::max(child_respawn_.earliest(), now + check_interval));
+        consider(std::max(child_respawn_.earliest(), now + start_check_interval));
     }
     // Moving a timer costs; one that is set for an earlier time only finds nothing to do and is set again.
     if (next >= timer_set_for_) {
@@ -196,9 +200,7 @@ void Supervisor::on_timer() {
         if (course_ == Course::draining) {
             log(LogLevel::warning, "requests still run after the stop timeout; ending them (--stop-timeout)");
         }
-        course_ = Course::stopping;
         kill_all();
-        stop_deadline_ = now + fast_stop_grace;
         return;
     }
     if (course_ != Course::starting && course_ != Course::serving) {
@@ -316,8 +318,8 @@ void Supervisor::on_child_readable(const Poller::Event& event) {
     }
     for (;;) {
         ChildReport report;
-        auto received = children::receive_message(child.channel.get(), &report, sizeof report, false);
-        children::UniqueFd connection{received.fd};
+        const auto received = children::receive_message(child.channel.get(), &report, sizeof report, false);
+        const children::UniqueFd unwanted{received.fd};
         if (received.kind == children::Received::Kind::nothing) {
             return;
         }
@@ -331,14 +333,11 @@ void Supervisor::on_child_readable(const Poller::Event& event) {
             continue;
         }
         switch (report.says) {
-            case ChildSays::park:
-                if (connection) {
-                    dispatcher_.park(std::move(connection));
-                }
-                return;  // most often the only one; if not, the poller says so again
             case ChildSays::look:
                 dispatcher_.look_later();
                 break;
+            case ChildSays::park:
+                break;  // has a way of its own
             case ChildSays::ready:
                 if (!child.ready) {
                     child.ready = true;

@@ -18,7 +18,8 @@ using children::RunMode;
 
 namespace {
 
-constexpr auto fast_stop_grace = std::chrono::milliseconds{300};
+// What a running request gets in a stop at once.
+constexpr auto fast_stop_grace = std::chrono::milliseconds{500};
 constexpr std::size_t most_early_exits = 64;
 
 // Keeps new connections from being queued while those that are queued can still be accepted: for TCP all
@@ -61,7 +62,7 @@ void Supervisor::reap() {
         }
     }
     fill_vacancies();
-    dispatcher_.look_if_needed();
+    dispatcher_.settle();
     finish_if_empty();
 }
 
@@ -110,15 +111,19 @@ void Supervisor::settle_orders_of_dead_zygote() {
 void Supervisor::on_child_exit(std::uint32_t slot, int status) {
     const Pool::Child& child = pool_.at(slot);
     const auto now = Clock::now();
-    const std::uint64_t requests = scoreboard_.slot(slot).requests.load();
+    const children::Slot& books = scoreboard_.slot(slot);
+    const std::uint64_t requests = books.requests.load();
     const bool expected = course_ == Course::draining || course_ == Course::stopping;
+    const std::string served = fmt::format(
+        "after {} requests on {} new and {} parked connections, {} parked and {} closed by itself", requests,
+        books.accepted.load(), books.taken.load(), books.parked.load(), books.closed.load());
     if (WIFSIGNALED(status)) {
-        log(expected ? LogLevel::info : LogLevel::warning,
-            "{} was killed by signal {} ({}){} after {} requests", pool_.identity(slot), WTERMSIG(status),
-            strsignal(WTERMSIG(status)), WCOREDUMP(status) ? ", core dumped" : "", requests);
+        log(expected ? LogLevel::info : LogLevel::warning, "{} was killed by signal {} ({}){} {}",
+            pool_.identity(slot), WTERMSIG(status), strsignal(WTERMSIG(status)),
+            WCOREDUMP(status) ? ", core dumped" : "", served);
     } else {
-        log(LogLevel::info, "{} ended with exit status {} after {} requests", pool_.identity(slot),
-            WEXITSTATUS(status), requests);
+        log(LogLevel::info, "{} ended with exit status {} {}", pool_.identity(slot), WEXITSTATUS(status),
+            served);
     }
     child_respawn_.ended(now, child.ready ? now - child.ready_at : Clock::duration::zero(), requests > 0);
     drop_channel(slot);
@@ -141,7 +146,7 @@ void Supervisor::drain() {
         refuse_new(listener);
     }
     dispatcher_.begin_drain();
-    dispatcher_.look_if_needed();
+    dispatcher_.settle();
     if (dispatcher_.drained()) {
         tell_all(RunMode::drain);
     }
@@ -159,7 +164,7 @@ void Supervisor::stop() {
         listener.remove_socket_file();
     }
     tell_all(RunMode::stop);
-    zygote_.dismiss();
+    zygote_.kill();
     finish_if_empty();
 }
 
@@ -171,7 +176,10 @@ void Supervisor::tell_all(RunMode mode) noexcept {
     }
 }
 
+// Again and again until all have gone: a child may be forked at this very moment.
 void Supervisor::kill_all() noexcept {
+    course_ = Course::stopping;
+    stop_deadline_ = Clock::now() + fast_stop_grace;
     zygote_.kill();
     for (std::uint32_t slot = 0; slot < pool_.size(); ++slot) {
         if (pool_.at(slot).phase == Pool::Phase::alive) {

@@ -28,7 +28,7 @@ using children::UniqueFd;
 using Done = std::expected<void, Error>;
 
 // How long another start may hold the directory's lock. It is held for a handful of system calls.
-constexpr std::chrono::seconds lock_patience{5};
+constexpr std::chrono::seconds lock_patience{2};
 constexpr std::chrono::milliseconds lock_pause{5};
 
 std::unexpected<Error> refuse(const std::string& path, std::string_view problem) {

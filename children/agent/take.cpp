@@ -3,6 +3,7 @@
 
 #include <cerrno>
 #include <sys/epoll.h>
+#include <unistd.h>
 
 #include "children/agent/agent.h"
 #include "children/agent/libc.h"
@@ -20,17 +21,28 @@ namespace {
 
 // Taking connections without sleeping hears nothing from the supervisor; so look now and then.
 constexpr std::uint32_t takes_between_looks = 8;
+constexpr std::uint32_t listen_passes_when_empty = 3;
+constexpr int out_of_memory_pause_ms = 10;
 
+// From whichever listener has one, beginning behind the one that had the last.
 int accept_any(sockaddr* address, socklen_t* length) noexcept {
     const socklen_t room = length != nullptr ? *length : 0;
     for (int i = 0; i < agent.listener_count; ++i) {
+        const int next = (agent.last_listener + 1 + i) % agent.listener_count;
         if (length != nullptr) {
             *length = room;
         }
-        const int fd = libc().accept4(agent.listeners[i], address, length, SOCK_CLOEXEC);
+        const int fd = libc().accept4(agent.listeners[next], address, length, SOCK_CLOEXEC);
         if (fd >= 0) {
+            agent.last_listener = next;
             count(agent.slot->accepted);
             return fd;
+        }
+        if (errno == EMFILE) {
+            agent.exhausted = true;  // this PHP leaks descriptors: a new child has room again
+        } else if (errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+            libc().poll(nullptr, 0,
+                        out_of_memory_pause_ms);  // the connection stays queued: do not spin on it
         }
     }
     return -1;
@@ -56,14 +68,20 @@ struct Taken {
     unsigned from = no_source;
 };
 
-// Listen queue and handoff queue in turn: whoever always looks into one first starves the other.
+// Listen queue and handoff queue in turn: whoever always looks into one first starves the other. A listen
+// queue that was empty is passed over for a few turns, as long as the other one has something.
 Taken take_any(sockaddr* address, socklen_t* length) noexcept {
-    for (int attempt = 0; attempt < 2; ++attempt) {
-        const unsigned from = agent.prefer_handoff ? handoff_queue : listen_queue;
-        agent.prefer_handoff = !agent.prefer_handoff;
+    const bool listen_first = !agent.prefer_handoff && agent.listen_passes == 0;
+    agent.listen_passes -= agent.listen_passes > 0 ? 1U : 0U;
+    for (const bool first : {true, false}) {
+        const unsigned from = first == listen_first ? listen_queue : handoff_queue;
         const int fd = from == handoff_queue ? take_handed(address, length) : accept_any(address, length);
         if (fd >= 0) {
+            agent.prefer_handoff = from == listen_queue;
             return {fd, from};
+        }
+        if (from == listen_queue) {
+            agent.listen_passes = listen_passes_when_empty;
         }
     }
     return {};
@@ -99,7 +117,8 @@ Slept sleep_free(int timeout, unsigned& signalled, bool& many) noexcept {
 // told.
 int took(const Taken& taken, unsigned signalled, bool many) noexcept {
     publish(ChildState::reading);
-    if (many || (signalled & ~taken.from) != 0 || waiting() == Waiting::attention) {
+    const Waiting mark = waiting();
+    if (mark == Waiting::attention || (mark == Waiting::nobody && (many || (signalled & ~taken.from) != 0))) {
         ring();
     }
     return taken.fd;
@@ -113,7 +132,7 @@ int take_connection(sockaddr* address, socklen_t* length) noexcept {
     bool many = false;
     for (bool look_first = waiting() != Waiting::nobody;; look_first = true) {
         const RunMode now = mode();
-        if (now == RunMode::stop || agent.orphaned) {
+        if (now == RunMode::stop || agent.orphaned || agent.exhausted) {
             return leave();
         }
         if (look_first || now == RunMode::drain) {
@@ -127,9 +146,6 @@ int take_connection(sockaddr* address, socklen_t* length) noexcept {
             }
             if (now == RunMode::drain) {
                 return leave();
-            }
-            if (waiting() == Waiting::pressure) {
-                ring();
             }
         }
         signalled = no_source;
@@ -145,12 +161,17 @@ int take_connection(sockaddr* address, socklen_t* length) noexcept {
         }
         if (signalled == listen_queue || signalled == handoff_queue) {
             agent.prefer_handoff = signalled == handoff_queue;
+            agent.listen_passes = 0;
         }
     }
 }
 
 int leave() noexcept {
     publish(ChildState::exiting);
+    if (mode() == RunMode::stop) {
+        // As php-fpm's children on TERM: PHP's own shutdown takes tens of milliseconds of CPU time a child.
+        _exit(0);
+    }
     errno = EINVAL;
     return -1;
 }

@@ -10,7 +10,8 @@ namespace cede::agent {
 // its own flags and comes back), EINVAL (PHP is to end).
 int take_connection(sockaddr* address, socklen_t* length) noexcept;
 
-// Publishes that this child will take nothing more. Returns -1 with EINVAL.
+// Publishes that this child will take nothing more. Returns -1 with EINVAL; in a stop at once it ends the
+// process.
 int leave() noexcept;
 
 }  // namespace cede::agent

@@ -22,6 +22,7 @@ using children::Waiting;
 namespace {
 
 constexpr std::uint64_t linger_ns = 1'000'000'000;
+constexpr int longest_wait_for_room_ms = 1000;
 
 Wake serve_buffered() noexcept {
     publish_progress();
@@ -55,11 +56,24 @@ Wake close_unless_asked() noexcept {
     return wake;
 }
 
+bool park() noexcept {
+    const ChildReport report{ChildSays::park, 0};
+    if (children::send_message(agent.handoff, &report, sizeof report, agent.connection.fd())) {
+        return true;
+    }
+    if (errno != EAGAIN) {
+        return false;
+    }
+    // The supervisor is late. Once it has read what there is, there is room.
+    pollfd room{agent.handoff, POLLOUT, 0};
+    libc().poll(&room, 1, longest_wait_for_room_ms);
+    return children::send_message(agent.handoff, &report, sizeof report, agent.connection.fd());
+}
+
 // In state giving_up, which lasts until the child is free.
 Wake give_up() noexcept {
     if (agent.control->give_up_by.load(std::memory_order_relaxed) == children::GiveUpBy::parking) {
-        const ChildReport report{ChildSays::park, 0};
-        if (children::send_message(agent.channel, &report, sizeof report, agent.connection.fd())) {
+        if (park()) {
             count(agent.slot->parked);
             return Wake::gone;
         }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A folder and a set of processes for each test; both are gone afterwards, but a failed test leaves its folder."""
+"""A folder and processes for each test; both are gone afterwards, but a failed test leaves its folder."""
 import os
 import re
 import resource
@@ -8,6 +8,7 @@ import tempfile
 
 import pytest
 
+from support.command import run_to_end
 from support.process import Processes, adopt_orphans
 from support.server import BUILD, REPOSITORY, STAND_IN, Starter
 from support.web import Apache, HAProxy, Lighttpd, Nginx
@@ -93,6 +94,12 @@ def processes(folder):
 def start(processes, folder, scripts, binaries):
     """Starts servers: start.cede(...), start.plain_php_cgi(...)."""
     return Starter(processes, folder, scripts, binaries)
+
+
+@pytest.fixture
+def command(start):
+    """Runs cede to its end: command(ARGUMENT...) gives its exit status, standard output, standard error."""
+    return lambda *arguments, **options: run_to_end(start.binary, arguments, **options)
 
 
 @pytest.fixture

@@ -173,22 +173,6 @@ def test_promised_bodies_that_never_come_leave_children_when_their_clients_do(bo
     assert cede.get("hello.php").text == "hello\n"
 
 
-def test_a_smuggled_second_request_is_never_run(both, folder):
-    cede, _ = both
-    marker = f"{folder}/smuggled"
-    announced = fastcgi.parameters(cede.script("echo.php"), method="POST", content_length="100")
-    with cede.connect() as connection:
-        connection.send(
-            begin(keep=True)
-            + fastcgi.params(announced)
-            + record(STDIN, b"x" * 100)
-            + fastcgi.request(cede.script("tick.php"), f"file={marker}&id=smuggled", request_id=2, keep=True)
-        )
-        assert connection.read_response().body == b"x" * 100
-        connection.read_to_end()
-    assert not os.path.exists(marker)
-
-
 def test_large_parameters_do_not_stay_in_memory(both):
     cede, _ = both
     before = {pid: procfs.resident_bytes(pid) for pid in [cede.pid, *cede.children]}

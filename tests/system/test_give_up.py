@@ -210,12 +210,30 @@ def test_closing_gives_way_only_after_whole_answers(start, folder):
 def test_closing_never_hits_a_connection_with_an_unread_request(start):
     pool = start.cede(children=1, options=["--give-up", "close"])
     for _ in range(10):
-        with pool.connect() as connection, pool.connect() as other:
-            one = fastcgi.request(pool.script("sleep.php"), "ms=10", keep=True)
+        with pool.connect() as connection:
+            one = fastcgi.request(pool.script("flush.php"), "pieces=2&ms=10", keep=True)
             connection.send(one * 3)  # two of them are unread when the first answer ends
-            other.send(fastcgi.request(pool.script("hello.php"), keep=True))
-            assert [connection.read_response().text for _ in range(3)] == ["slept 10\n"] * 3
-            assert other.read_response().text == "hello\n"
+            assert b"piece 0" in connection.read_record().content
+            with pool.connect() as other:
+                other.send(fastcgi.request(pool.script("hello.php"), keep=True))
+                answers = [connection.read_response().stdout for _ in range(3)]
+                assert all(answer.endswith(b"piece 1 ..\n") for answer in answers)
+                assert other.read_response().text == "hello\n"
+
+
+def test_closing_loses_no_request_of_clients_that_come_one_after_the_other(start):
+    pool = start.cede(children=1, options=["--give-up", "close"])
+    for _ in range(1500):
+        assert pool.get("hello.php", keep=True).text == "hello\n"
+
+
+def test_closing_spares_connections_that_had_no_answer_yet(start):
+    """Their first request may be on its way, and a web server does not expect to lose it on a new connection."""
+    pool = start.cede(children=1, options=["--give-up", "close"])
+    fresh = [pool.connect() for _ in range(3)]
+    assert pool.get("hello.php").text == "hello\n"
+    assert all(connection.silent for connection in fresh)
+    assert [pool.ask(connection, "hello.php").text for connection in fresh] == ["hello\n"] * 3
 
 
 def test_closing_frees_the_child_for_a_new_connection(start):
@@ -230,8 +248,10 @@ def test_closing_frees_the_child_for_a_new_connection(start):
 def test_the_keepalive_limit_closes_right_behind_an_answer(start, limit):
     pool = start.cede(children=4, options=["--keepalive-limit", limit])
     connections = kept_connections(pool, 4)
-    eventually(lambda: [c.closed for c in connections] == [False, False, True, True], "two are kept, two closed")
-    assert [pool.ask(c, "hello.php").text for c in connections[:2]] == ["hello\n"] * 2
+    eventually(lambda: [c.closed for c in connections].count(True) == 2, "two are kept, two closed")
+    kept = [connection for connection in connections if not connection.closed]
+    assert connections[0] in kept
+    assert [pool.ask(connection, "hello.php").text for connection in kept] == ["hello\n"] * 2
 
 
 def test_a_keepalive_limit_of_zero_keeps_nothing(start):
@@ -245,8 +265,12 @@ def test_above_max_parked_the_longest_parked_is_closed(start):
     pool = start.cede(children=1, options=["--max-parked", "3"])
     connections = kept_connections(pool, 6)
     eventually(lambda: connections[1].closed, "the second connection is closed")
-    assert [c.closed for c in connections] == [True, True, False, False, False, False]
-    assert [pool.ask(c, "hello.php").text for c in connections[2:]] == ["hello\n"] * 4
+    closed = [connection.closed for connection in connections]
+    assert closed == sorted(closed, reverse=True), "the longest parked go first"
+    # Three are parked, and the last one may still be with its child.
+    assert 3 <= closed.count(False) <= 4
+    kept = connections[closed.count(True) :]
+    assert [pool.ask(connection, "hello.php").text for connection in kept] == ["hello\n"] * len(kept)
 
 
 def test_two_thousand_parked_connections_are_all_served_again(start):

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <string>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 #include <vector>
@@ -71,6 +72,7 @@ struct Server {
         listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
         REQUIRE(bind(listener, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
         REQUIRE(listen(listener, 8) == 0);
+        bound_waits(listener);
     }
     Server(const Server&) = delete;
     Server& operator=(const Server&) = delete;
@@ -80,7 +82,17 @@ struct Server {
         rmdir(folder.c_str());
     }
 
-    int accept_one() const { return accept(listener, nullptr, nullptr); }
+    int accept_one() const {
+        const int connection = accept(listener, nullptr, nullptr);
+        REQUIRE(connection >= 0);
+        bound_waits(connection);
+        return connection;
+    }
+
+    static void bound_waits(int fd) {
+        const timeval ten_seconds{.tv_sec = 10, .tv_usec = 0};
+        REQUIRE(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &ten_seconds, sizeof ten_seconds) == 0);
+    }
 
     // Reads one request, answers it.
     static void serve(int connection, const std::string& request) {
@@ -107,6 +119,13 @@ void step_until(Engine& engine, Ends& ends, std::size_t wanted) {
         engine.step(ends, end);
     }
     REQUIRE(ends.failures.size() == wanted);
+}
+
+void step_until_counted(Engine& engine, Ends& ends, std::uint64_t Counters::*counter) {
+    for (const Nanoseconds end = now() + 10 * second; engine.counters().*counter == 0 && now() < end;) {
+        engine.step(ends, end);
+    }
+    REQUIRE(engine.counters().*counter == 1);
 }
 
 }  // namespace
@@ -171,9 +190,7 @@ TEST_CASE(
 
     engine.start(0, 0, Use::pooled, request, now());
     close(first);  // the request was on its way
-    while (engine.counters().retries == 0) {
-        engine.step(ends, now() + second);
-    }
+    step_until_counted(engine, ends, &Counters::retries);
     const int second_one = server.accept_one();
     Server::serve(second_one, text);
     step_until(engine, ends, 2);
@@ -183,9 +200,7 @@ TEST_CASE(
     CHECK(engine.counters().reconnects == 1);
 
     close(second_one);  // nothing was asked
-    while (engine.counters().closed_idle == 0) {
-        engine.step(ends, now() + second);
-    }
+    step_until_counted(engine, ends, &Counters::closed_idle);
     engine.start(0, 0, Use::pooled, request, now());
     const int third = server.accept_one();
     close(third);

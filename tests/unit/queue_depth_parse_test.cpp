@@ -222,3 +222,21 @@ TEST_CASE("a LISTEN line that is cut anywhere before its inode's end gives nothi
         CHECK_FALSE(parse_proc_net_tcp_line(line.substr(0, size), 4711).has_value());
     }
 }
+
+TEST_CASE("the line is found however the file is cut into pieces") {
+    const std::string file =
+        "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
+        "0: 0100007F:2328 00000000:0000 0A 00000000:00000009 00:00000000 00000000 0 0 4712 1\n" +
+        std::string(600, 'x') + " 0: a b 0A 00000000:00000009 0 0 0 0 4711 1\n" +
+        "\n0: 0100007F:2328 00000000:0000 0A 00000000:00000007 00:00000000 00000000 0 0 4711 1\n";
+    for (std::size_t cut = 0; cut < file.size(); ++cut) {
+        ProcNetTcpScan scan{4711};
+        CHECK_FALSE(scan.feed(file.substr(0, cut)).has_value());
+        CHECK(scan.feed(file.substr(cut)) == 7);
+    }
+    ProcNetTcpScan scan{4711};
+    for (const char c : file.substr(0, file.size() - 1)) {
+        CHECK_FALSE(scan.feed({&c, 1}).has_value());
+    }
+    CHECK(scan.feed("\n") == 7);
+}

@@ -183,6 +183,8 @@ def _bad_bodies(script):
     yield Case("PARAMS within the body", data, 1, "closed")
     second = begin(keep=True) + params(wrong) + record(STDIN, b"1234") + request(script("hello.php"), request_id=2)
     yield Case("BEGIN within the body", second, 1, "closed")
+    unended = begin(keep=True) + params(wrong) + record(STDIN, b"12345678") + _get(script, request_id=2)
+    yield Case("BEGIN in place of the end of a whole body", unended, 2, "closed")
     abort = begin(keep=True) + params(wrong) + record(STDIN, b"1234") + record(fastcgi.ABORT_REQUEST)
     yield Case("abort within the body", abort, 1, "closed")
 

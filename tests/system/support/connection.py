@@ -113,14 +113,20 @@ class Connection:
         return rest
 
     @property
+    def _readable(self):
+        poll = select.poll()  # select() ends at descriptor 1023
+        poll.register(self.socket, select.POLLIN)
+        return bool(poll.poll(0))
+
+    @property
     def silent(self):
         """Open, and with nothing to read."""
-        return not self._buffer and not select.select([self.socket], [], [], 0)[0]
+        return not self._buffer and not self._readable
 
     @property
     def closed(self):
         """Whether the server closed its end and nothing is left to read."""
-        if not select.select([self.socket], [], [], 0)[0]:
+        if not self._readable:
             return False
         try:
             return not self.socket.recv(1, socket.MSG_PEEK)

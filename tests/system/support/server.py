@@ -21,6 +21,7 @@ BUILD = os.environ.get("CEDE_BUILD", os.path.join(REPOSITORY, "build"))
 STAND_IN = os.environ.get("CEDE_TEST_SERVER", "")
 # The user that children run as; root is refused.
 USER = GROUP = "www-data"
+IDENTITY = ["--user", USER, "--group", GROUP] if os.geteuid() == 0 else []
 
 
 def _reachable_by_all(path):
@@ -91,17 +92,14 @@ class Cede(Pool):
         return self.process.pid
 
     @property
-    def generations(self):
-        """{child number: (newest generation, its pid)}"""
-        found = {}
-        for number, generation, pid in self.CHILD_READY.findall(self.process.log):
-            found[int(number)] = (int(generation), int(pid))
-        return found
+    def newest(self):
+        """{child number: pid of the last child with that number}"""
+        return {int(number): int(pid) for number, _, pid in self.CHILD_READY.findall(self.process.log)}
 
     @property
     def children(self):
         """Pids of the living children."""
-        return [pid for _, pid in self.generations.values() if procfs.alive(pid)]
+        return [pid for pid in self.newest.values() if procfs.alive(pid)]
 
     @property
     def zygote(self):
@@ -175,14 +173,10 @@ class Starter:
         for address in addresses:
             command += ["--listen", as_argument(address)]
         command += ["--children", children, "--log-level", "info", *options]
-        command += self._identity() if identity is None else identity
+        command += IDENTITY if identity is None else identity
         command += ["--", PHP_CGI, *php]
         pool = Cede(self.processes.start("cede", command, **process), addresses, self.scripts)
         return pool.wait_until_ready() if wait else pool
-
-    @staticmethod
-    def _identity():
-        return ["--user", USER, "--group", GROUP] if os.geteuid() == 0 else []
 
     def plain_php_cgi(self, children=1, php=(), address=None):
         """php-cgi on a port of its own; more than one child by its own means."""

@@ -166,6 +166,7 @@ DocumentRoot {self.scripts}
   Require all granted
 </Directory>
 ProxyTimeout 30
+KeepAliveTimeout 1
 ProxyFCGIBackendType GENERIC
 <Proxy "fcgi://{host}:{port}" enablereuse=on>
 </Proxy>
@@ -218,7 +219,8 @@ class Lighttpd(WebServer):
         self._cede = []
 
     def start(self, children=4, workers=4, options=()):
-        self._cede = [self.starter.binary, "run", "--children", children, "--log-level", "info", *options, "--", PHP_CGI, *PHP_OPTIONS]
+        own = ["--children", children, "--log-level", "info", *options]
+        self._cede = [self.starter.binary, "run", *own, "--", PHP_CGI, *PHP_OPTIONS]
         self._run(workers)
         process = _ExecutedByWebServer(self.process, self.starter.binary, f"{self.folder}/lighttpd-programs.log")
         self.pool = Cede(process, [f"{self.folder}/lighttpd.sock-0"], self.scripts).wait_until_ready()

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* A FastCGI program that calls libc the way php-cgi does, and whose requests say what it is to do. */
+
+/* Text that grows; never freed, for a request is short. */
+struct text {
+    char* bytes;
+    size_t size;
+};
+void append(struct text* text, const void* bytes, size_t size);
+void append_format(struct text* text, const char* format, ...) __attribute__((format(printf, 2, 3)));
+
+/* fcgi.c: as php-cgi reads and writes; the names of the parts follow the specification. */
+struct request {
+    bool keep;
+    char command[64];
+    char argument[512];
+    struct text body;
+    bool body_ended;
+};
+bool read_exactly(int fd, void* to, size_t size);
+/* Without the body, if the command says so. */
+bool read_request(int fd, struct request* request);
+bool answer(int fd, const struct text* text, bool in_three_writes);
+
+/* calls.c: what every wrapped function returns, and which errno it leaves, for descriptors that are not the agent's. */
+void report_calls(struct text* out);
+/* Apart, for a wrong wrapper would not survive it. */
+void report_fault(struct text* out);
+
+/* commands.c */
+extern struct text environment_at_start;
+void append_environment(struct text* out);
+/* False: end the process without an answer. */
+bool carry_out(const struct request* request, int connection, struct text* out);

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/agent/stand_in.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <poll.h>
+#include <stdexcept>
+#include <sys/wait.h>
+
+#include "children/fd_passing.h"
+#include "children/spawn.h"
+#include "pm/child_environment.h"
+#include "pm/queue_depth.h"
+#include "tests/support/descriptors.h"
+#include "tests/support/temp_directory.h"
+
+namespace cede::tests {
+
+using children::ChildState;
+using children::Received;
+using children::ZygoteReport;
+using children::ZygoteSays;
+
+namespace {
+
+constexpr int patience_ms = 10000;
+
+// False when nothing has come in time.
+bool readable(int fd, int timeout_ms = patience_ms) {
+    pollfd watched{fd, POLLIN, 0};
+    return ::poll(&watched, 1, timeout_ms) > 0;
+}
+
+}  // namespace
+
+struct StandIn::Directory : TempDirectory {};
+
+std::string host_path() {
+    return CEDE_TEST_HOST;
+}
+std::string agent_path() {
+    return CEDE_TEST_AGENT;
+}
+std::string source_path(const std::string& file) {
+    return std::string{CEDE_TEST_SOURCE} + "/" + file;
+}
+
+StandIn::StandIn(Options options)
+    : directory_{std::make_unique<Directory>()},
+      scoreboard_{*children::ScoreboardMap::create(options.slots)},
+      channels_(options.slots) {
+    if (options.command.empty()) {
+        options.command = {host_path()};
+    }
+    open_listeners(options);
+    Ends handoff = socket_pair(SOCK_SEQPACKET | SOCK_NONBLOCK);
+    handoff_sender_ = std::move(handoff.ours);
+    handoff_receiver_ = std::move(handoff.theirs);
+    start(options);
+}
+
+void StandIn::open_listeners(const Options& options) {
+    for (std::size_t i = 0; i < options.listeners; ++i) {
+        listeners_.push_back(listening_socket(
+            options.unix_sockets ? unix_address(directory_->path("s" + std::to_string(i))) : loopback4(), 128));
+        ::fcntl(listeners_.back().get(), F_SETFL, options.blocking_listeners ? 0 : O_NONBLOCK);
+        addresses_.push_back(address_of(listeners_.back().get()));
+    }
+}
+
+void StandIn::start(const Options& options) {
+    Ends channel = socket_pair();
+    zygote_channel_ = std::move(channel.ours);
+    const UniqueFd library{::open(agent_path().c_str(), O_RDONLY | O_CLOEXEC)};
+    children::SpawnRequest request;
+    request.command = options.command;
+    request.stdin_fd = listeners_.front().get();
+    request.inherited_fds = {channel.theirs.get(), scoreboard_.fd(), handoff_receiver_.get()};
+    for (const UniqueFd& listener : listeners_) {
+        request.inherited_fds.push_back(listener.get());
+    }
+    request.inherited_fds.push_back(library.get());
+    std::vector<const char*> own;
+    for (const std::string& entry : options.environment) {
+        own.push_back(entry.c_str());
+    }
+    const auto number = children::inherited_base + static_cast<int>(request.inherited_fds.size()) - 1;
+    request.environment = pm::child_environment(own, "/proc/self/fd/" + std::to_string(number),
+                                                listeners_.size(), options.slots);
+    if (!options.agent_variable.empty()) {
+        std::erase_if(request.environment, [](const auto& entry) { return entry.starts_with("CEDE_AGENT="); });
+        request.environment.push_back("CEDE_AGENT=" + options.agent_variable);
+    }
+    const auto pid = children::spawn(request);
+    if (!pid) {
+        throw std::runtime_error{std::string{"start: "} + std::strerror(pid.error().error)};
+    }
+    zygote_ = *pid;
+}
+
+StandIn::~StandIn() {
+    zygote_channel_.reset();
+    close_all_channels();
+    for (const pid_t child : children_) {
+        if (child > 0) {
+            ::kill(child, SIGKILL);
+            ::waitpid(child, nullptr, 0);
+        }
+    }
+    if (zygote_ > 0) {
+        ::kill(zygote_, SIGKILL);
+        ::waitpid(zygote_, nullptr, 0);
+    }
+}
+
+std::optional<ZygoteReport> StandIn::hear_zygote() {
+    ZygoteReport report;
+    if (!readable(zygote_channel_.get())) {
+        throw std::runtime_error{"the zygote says nothing"};
+    }
+    const Received received =
+        children::receive_message(zygote_channel_.get(), &report, sizeof report, false);
+    if (received.kind == Received::Kind::closed || received.kind == Received::Kind::failed) {
+        return std::nullopt;
+    }
+    if (received.size != sizeof report || report.version != children::protocol_version) {
+        throw std::runtime_error{"a report of another version"};
+    }
+    return report;
+}
+
+ZygoteReport StandIn::wait_until_ready() {
+    while (const auto report = hear_zygote()) {
+        if (report->says == ZygoteSays::ready) {
+            return *report;
+        }
+    }
+    throw std::runtime_error{"the zygote has gone without having been ready"};
+}
+
+void StandIn::order(std::uint32_t slot, std::uint32_t generation) {
+    Ends channel = socket_pair();
+    children::ForkOrder order;
+    order.slot = slot;
+    order.generation = generation;
+    if (slot < channels_.size()) {
+        scoreboard_.reset(slot, ChildState::starting);
+        channels_[slot] = std::move(channel.ours);
+    }
+    if (!children::send_message(zygote_channel_.get(), &order, sizeof order, channel.theirs.get())) {
+        throw std::runtime_error{"the zygote takes no order"};
+    }
+}
+
+pid_t StandIn::start_child(std::uint32_t index) {
+    order(index);
+    const auto report = hear_zygote();
+    if (!report || report->says != ZygoteSays::forked || report->slot != index) {
+        throw std::runtime_error{"no child was forked"};
+    }
+    children_.push_back(report->pid);
+    if (hear(index).says != children::ChildSays::ready || !becomes(index, ChildState::free)) {
+        throw std::runtime_error{"the child did not become ready"};
+    }
+    return report->pid;
+}
+
+StandIn::Heard StandIn::hear(std::uint32_t index) {
+    children::ChildReport report;
+    if (!readable(channels_[index].get())) {
+        throw std::runtime_error{"the child says nothing"};
+    }
+    const Received received =
+        children::receive_message(channels_[index].get(), &report, sizeof report, false);
+    const bool message = received.kind == Received::Kind::message;
+    if (message && received.size != sizeof report) {
+        throw std::runtime_error{"the child's message has another size"};
+    }
+    return {!message, report.says, UniqueFd{received.fd}};
+}
+
+bool StandIn::has_spoken(std::uint32_t index) {
+    return readable(channels_[index].get(), 0);
+}
+
+void StandIn::ring(std::uint32_t index) {
+    const children::Doorbell bell;
+    if (!children::send_message(channels_[index].get(), &bell, sizeof bell, -1)) {
+        throw std::runtime_error{"the doorbell does not work"};
+    }
+}
+
+void StandIn::close_all_channels() {
+    for (UniqueFd& channel : channels_) {
+        channel.reset();
+    }
+}
+
+bool StandIn::tell_to_give_up(std::uint32_t index) {
+    ChildState expected = ChildState::idle;
+    if (!slot(index).state.compare_exchange_strong(expected, ChildState::giving_up)) {
+        return false;
+    }
+    ring(index);
+    return true;
+}
+
+bool StandIn::becomes(std::uint32_t index, ChildState state) {
+    return soon([&] { return slot(index).state.load() == state; });
+}
+
+std::optional<int> StandIn::exit_of(pid_t pid) {
+    int status = 0;
+    if (!soon([&] { return ::waitpid(pid, &status, WNOHANG) == pid; })) {
+        return std::nullopt;
+    }
+    std::ranges::replace(children_, pid, -1);
+    zygote_ = zygote_ == pid ? -1 : zygote_;
+    return status;
+}
+
+UniqueFd StandIn::connect(std::size_t listener) {
+    UniqueFd fd = connected_to(addresses_[listener]);
+    pollfd watched{fd.get(), POLLOUT, 0};
+    ::poll(&watched, 1, patience_ms);
+    return fd;
+}
+
+void StandIn::hand_off(UniqueFd connection) {
+    const children::Handoff message{1};
+    if (!children::send_message(handoff_sender_.get(), &message, sizeof message, connection.get())) {
+        throw std::runtime_error{"the handoff queue is full"};
+    }
+}
+
+std::size_t StandIn::waiting_in_listen_queue() {
+    std::size_t sum = 0;
+    for (const UniqueFd& listener : listeners_) {
+        if (const auto reading = pm::QueueDepth::best_for(listener.get()).read()) {
+            sum += reading->waiting;
+        }
+    }
+    return sum;
+}
+
+SocketAddress StandIn::address(std::size_t listener) const {
+    return addresses_[listener];
+}
+
+std::string run_program(const std::vector<std::string>& command, const std::vector<std::string>& environment,
+                        int& status) {
+    Ends output = pipe_pair();
+    const UniqueFd null{::open("/dev/null", O_RDWR | O_CLOEXEC)};
+    children::SpawnRequest request;
+    request.command = command;
+    request.environment = environment;
+    request.stdin_fd = null.get();
+    request.output_fd = output.theirs.get();
+    const auto pid = children::spawn(request);
+    if (!pid) {
+        throw std::runtime_error{std::string{"start: "} + std::strerror(pid.error().error)};
+    }
+    output.theirs.reset();
+    std::string text;
+    char buffer[4096];
+    for (ssize_t size = 0; (size = ::read(output.ours.get(), buffer, sizeof buffer)) > 0;) {
+        text.append(buffer, static_cast<std::size_t>(size));
+    }
+    ::waitpid(*pid, &status, 0);
+    return text;
+}
+
+}  // namespace cede::tests

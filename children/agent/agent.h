@@ -31,9 +31,9 @@ struct Agent {
     int channel = -1;  // to the supervisor, child only
     int epoll = -1;    // listeners, handoff and channel, child only
     bool environment_cleaned = false;
-    bool orphaned = false;           // the supervisor is gone
-    bool exhausted = false;          // out of descriptors
-    bool prefer_handoff = false;     // which source to try first, so that neither starves the other
+    bool orphaned = false;            // the supervisor is gone
+    bool exhausted = false;           // out of descriptors
+    bool prefer_handoff = false;      // which source to try first, so that neither starves the other
     std::uint32_t listen_passes = 0;  // turns for which the listen queue is passed over
     int last_listener = 0;
     std::uint32_t takes_unwatched = 0;  // connections taken since the channel was last looked at

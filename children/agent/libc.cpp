@@ -25,6 +25,7 @@ const Libc& libc() noexcept {
         resolve(originals.send, "send");
         resolve(originals.poll, "poll");
         resolve(originals.shutdown, "shutdown");
+        resolve(originals.sigaction, "sigaction");
         resolve(originals.close, "close");
     }
     return originals;

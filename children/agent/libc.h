@@ -2,6 +2,7 @@
 #pragma once
 
 #include <poll.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <sys/types.h>
 
@@ -19,6 +20,7 @@ struct Libc {
     int (*poll)(pollfd*, nfds_t, int);
     int (*shutdown)(int, int);
     int (*close)(int);
+    int (*sigaction)(int, const struct sigaction*, struct sigaction*);
 };
 
 // Resolved at the first call: constructors of other libraries may run before ours.

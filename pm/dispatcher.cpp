@@ -24,14 +24,17 @@ constexpr unsigned quiet_checks_to_calm = 3;
 }  // namespace
 
 Dispatcher::Dispatcher(Poller& poller, children::ScoreboardMap& scoreboard, Pool& pool,
-                       std::span<Listener> listeners, std::size_t max_parked)
+                       std::span<Listener> listeners, std::size_t max_parked, children::GiveUpBy give_up_by)
     : poller_{poller},
       scoreboard_{scoreboard},
       pool_{pool},
       listeners_{listeners},
       lot_{poller, max_parked},
       handoff_{poller, pool.size()},
-      views_(pool.size()) {
+      views_(pool.size()),
+      room_{2 * max_parked},
+      give_up_by_{give_up_by} {
+    scoreboard_.control().give_up_by = give_up_by;
     for (const Listener& listener : listeners_) {
         depths_.push_back(QueueDepth::best_for(listener.fd.get()));
     }
@@ -87,9 +90,25 @@ void Dispatcher::park_all() {
 
 void Dispatcher::settle() {
     handoff_.pump();
+    keep_within_room();
     if (std::exchange(look_, false)) {
         look();
     }
+}
+
+// Connections that wait for a child with a request can not be closed for room as silent ones can. Before they
+// use up the descriptors, children close what they give up, after a last look, instead of parking it.
+void Dispatcher::keep_within_room() noexcept {
+    const std::size_t held = lot_.size() + handoff_.queued();
+    const bool full = held >= (closing_for_room_ ? room_ - room_ / 8 : room_);
+    if (full == closing_for_room_) {
+        return;
+    }
+    closing_for_room_ = full;
+    log(LogLevel::warning,
+        "{} connections are parked or wait for a child; children {} what they give up (--max-parked)", held,
+        full ? "now close" : "park again");
+    scoreboard_.control().give_up_by = full ? children::GiveUpBy::closing : give_up_by_;
 }
 
 bool Dispatcher::rest() noexcept {

@@ -28,7 +28,7 @@ class Dispatcher {
   public:
     // All references must outlive it. Throws std::system_error.
     Dispatcher(Poller& poller, children::ScoreboardMap& scoreboard, Pool& pool, std::span<Listener> listeners,
-               std::size_t max_parked);
+               std::size_t max_parked, children::GiveUpBy give_up_by = children::GiveUpBy::parking);
 
     void on_event(const Poller::Event& event);
     // After each batch of events: moves on what they brought, and looks who waits, unless nothing has
@@ -60,6 +60,7 @@ class Dispatcher {
 
   private:
     void park_all();
+    void keep_within_room() noexcept;
     void hand_over(children::UniqueFd connection);
     void look();
     [[nodiscard]] std::uint64_t listen_queue() noexcept;
@@ -83,6 +84,9 @@ class Dispatcher {
     std::vector<ChildView> views_;                // by slot, as last seen
     children::Waiting mark_ = children::Waiting::nobody;
     unsigned quiet_checks_ = 0;
+    const std::size_t room_;  // connections held in all, silent or not
+    const children::GiveUpBy give_up_by_;
+    bool closing_for_room_ = false;
     bool watching_ = false;
     bool look_ = false;
     bool draining_ = false;

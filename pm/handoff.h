@@ -25,6 +25,7 @@ class Handoff {
     void push(children::UniqueFd connection);
     // Moves on as many as the kernel takes. Also for each event of kind `handoff`.
     void pump() noexcept;
+    [[nodiscard]] std::size_t queued() const noexcept { return queue_.size(); }
     [[nodiscard]] bool backed_up() const noexcept { return !queue_.empty(); }
 
     // How many wait for a child, here and in the kernel.

@@ -68,12 +68,17 @@ std::expected<std::string, Error> find_agent(const Config& config) {
                           self.string(), CEDE_AGENT_DIR)}};
 }
 
-// Parked connections are descriptors of ours. Returns what the children are to get back.
+rlim_t descriptors_beside(const Config& config) {
+    return 2 * rlim_t{config.children} + descriptors_for_ourselves;
+}
+
+// Parked connections are descriptors of ours, and those that have become readable and wait for a child are as
+// many again. Returns what the children are to get back.
 rlimit raise_open_files(const Config& config) {
     rlimit before{};
     getrlimit(RLIMIT_NOFILE, &before);
     rlimit wanted = before;
-    const rlim_t needed = config.max_parked + 2 * rlim_t{config.children} + descriptors_for_ourselves;
+    const rlim_t needed = 2 * rlim_t{config.max_parked} + descriptors_beside(config);
     wanted.rlim_cur = std::max(before.rlim_cur, needed);
     wanted.rlim_max = std::max(before.rlim_max, needed);
     if (setrlimit(RLIMIT_NOFILE, &wanted) != 0) {
@@ -87,10 +92,10 @@ rlimit raise_open_files(const Config& config) {
 std::size_t parked_within_limit(const Config& config) {
     rlimit limit{};
     getrlimit(RLIMIT_NOFILE, &limit);
-    const rlim_t others = 2 * rlim_t{config.children} + descriptors_for_ourselves;
-    const rlim_t room = limit.rlim_cur > others ? limit.rlim_cur - others : 1;
+    const rlim_t others = descriptors_beside(config);
+    const rlim_t room = limit.rlim_cur > others + 2 ? (limit.rlim_cur - others) / 2 : 1;
     if (room < config.max_parked) {
-        log(LogLevel::warning,
+        log(config.origins.contains("max-parked") ? LogLevel::warning : LogLevel::info,
             "room for {} parked connections only, not {}: the limit of open files is {}; raise it "
             "(LimitNOFILE=, "
             "ulimit -Hn) or lower --max-parked",

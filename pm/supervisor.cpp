@@ -53,17 +53,19 @@ Supervisor::Supervisor(const Config& config, std::span<Listener> listeners,
       listeners_{listeners},
       scoreboard_{std::move(scoreboard)},
       pool_{config.children},
-      dispatcher_{poller_, scoreboard_, pool_, listeners_, max_parked},
+      dispatcher_{poller_,
+                  scoreboard_,
+                  pool_,
+                  listeners_,
+                  max_parked,
+                  config.give_up == GiveUp::park ? children::GiveUpBy::parking : children::GiveUpBy::closing},
       zygote_{
           poller_,
           with_descriptors(std::move(request), listeners, scoreboard_.fd(), dispatcher_.handoff_receiver()),
           {[this] { on_zygote_ready(); },
            [this](const children::ZygoteReport& report) { on_forked(report); }}} {
-    children::Control& control = scoreboard_.control();
-    control.give_up_by =
-        config.give_up == GiveUp::park ? children::GiveUpBy::parking : children::GiveUpBy::closing;
     if (config.keepalive_limit) {
-        control.keepalive_limit = config.keepalive_limit->children(config.children);
+        scoreboard_.control().keepalive_limit = config.keepalive_limit->children(config.children);
     }
 }
 

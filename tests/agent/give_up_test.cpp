@@ -11,7 +11,6 @@
 #include "tests/support/temp_directory.h"
 
 using namespace cede::tests;
-using cede::children::ChildSays;
 using cede::children::ChildState;
 using cede::children::GiveUpBy;
 using cede::children::Waiting;
@@ -43,15 +42,13 @@ TEST_CASE("a parked connection stays open and is served by the next child that g
         Stage stage{options};
         const UniqueFd client = stage.used_connection();
         REQUIRE(stage.tell_to_give_up(0));
-        StandIn::Heard heard = stage.hear(0);
-        CHECK(heard.says == ChildSays::park);
-        REQUIRE(heard.fd);
+        UniqueFd parked = stage.hear_parked();
         CHECK(stage.becomes(0, ChildState::free));
         CHECK(stage.slot(0).parked == 1);
         CHECK(silent(client.get()));
         const pid_t other = stage.start_child(1);
         ::kill(stage.child, SIGSTOP);
-        stage.hand_off(std::move(heard.fd));
+        stage.hand_off(std::move(parked));
         CHECK(ask(client.get(), command("pid")).starts_with(std::to_string(other)));
         ::kill(stage.child, SIGCONT);
     }
@@ -62,11 +59,10 @@ TEST_CASE("a new connection that has sent nothing can be given up like any other
     const UniqueFd client = stage.connect();
     REQUIRE(stage.becomes(0, ChildState::idle));
     REQUIRE(stage.tell_to_give_up(0));
-    StandIn::Heard heard = stage.hear(0);
-    CHECK(heard.says == ChildSays::park);
+    UniqueFd parked = stage.hear_parked();
     CHECK(stage.becomes(0, ChildState::free));
     CHECK(silent(client.get()));
-    stage.hand_off(std::move(heard.fd));
+    stage.hand_off(std::move(parked));
     CHECK(ask(client.get(), command("hello")) == "hello");
 }
 
@@ -84,13 +80,12 @@ TEST_CASE("a request that comes while its connection is given up waits in the so
             told = stage.tell_to_give_up(0);
         }
         if (told) {
-            StandIn::Heard heard = stage.hear(0);
-            REQUIRE(heard.says == ChildSays::park);
+            UniqueFd parked = stage.hear_parked();
             REQUIRE(stage.becomes(0, ChildState::free));
-            stage.hand_off(std::move(heard.fd));
+            stage.hand_off(std::move(parked));
         }
         REQUIRE(read_answer(client.get()).complete);
-        REQUIRE_FALSE(stage.has_spoken(0));
+        REQUIRE_FALSE(stage.has_parked());
     }
 }
 
@@ -103,7 +98,7 @@ TEST_CASE("by closing, the connection ends, and the child is free") {
     CHECK(stage.becomes(0, ChildState::free));
     CHECK(stage.slot(0).closed == 1);
     CHECK(stage.slot(0).parked == 0);
-    CHECK_FALSE(stage.has_spoken(0));
+    CHECK_FALSE(stage.has_parked());
 }
 
 TEST_CASE("by closing, a request that has come is served first") {
@@ -123,12 +118,10 @@ TEST_CASE("under pressure a child parks at the end of its answer without being t
     REQUIRE(stage.becomes(0, ChildState::idle));
     stage.control().waiting = Waiting::pressure;
     CHECK(ask(client.get(), command("hello")) == "hello");
-    StandIn::Heard heard = stage.hear(0);
-    CHECK(heard.says == ChildSays::park);
-    CHECK(stage.hear(0).says == ChildSays::look);
+    UniqueFd parked = stage.hear_parked();
     CHECK(stage.becomes(0, ChildState::free));
     stage.control().waiting = Waiting::nobody;
-    stage.hand_off(std::move(heard.fd));
+    stage.hand_off(std::move(parked));
     CHECK(ask(client.get(), command("hello")) == "hello");
 }
 
@@ -136,7 +129,7 @@ TEST_CASE("under pressure a new connection that sends nothing is parked at once,
     Stage stage;
     stage.control().waiting = Waiting::pressure;
     UniqueFd quiet = stage.connect();
-    CHECK(stage.hear(0).says == ChildSays::park);
+    CHECK(stage.hear_parked());
     CHECK(silent(quiet.get()));
     const UniqueFd asking = stage.connect();
     CHECK(ask(asking.get(), command("hello")) == "hello");
@@ -180,7 +173,7 @@ TEST_CASE("a child that holds a part of a record is never idle") {
         stage.ring(0);
         REQUIRE(send_text(client.get(), request.substr(cut)));
         CHECK(read_answer(client.get()).text == "hello");
-        CHECK(stage.hear(0).says == ChildSays::park);
+        CHECK(stage.hear_parked());
     }
 }
 
@@ -233,7 +226,7 @@ TEST_CASE("an answer in three writes ends with the last of them") {
     CHECK(stage.becomes(0, ChildState::idle));
     CHECK(stage.slot(0).requests == 2);
     REQUIRE(stage.tell_to_give_up(0));
-    CHECK(stage.hear(0).says == ChildSays::park);
+    CHECK(stage.hear_parked());
 }
 
 TEST_CASE("a child that is told while a signal interrupts it gives up all the same") {
@@ -253,7 +246,7 @@ TEST_CASE("a child that is told while a signal interrupts it gives up all the sa
     }));
     REQUIRE(stage.tell_to_give_up(0));
     open_gate.reset();
-    CHECK(soon([&] { return stage.has_spoken(0); }));
+    CHECK(soon([&] { return stage.has_parked(); }));
     CHECK(stage.becomes(0, ChildState::free));
     CHECK(stage.slot(0).parked == 1);
 }
@@ -266,7 +259,7 @@ TEST_CASE("a signal that interrupts a child while it waits changes nothing for i
         CHECK(ask(client.get(), command("hello")) == "hello");
     }
     CHECK(stage.becomes(0, ChildState::idle));
-    CHECK_FALSE(stage.has_spoken(0));
+    CHECK_FALSE(stage.has_parked());
 }
 
 TEST_CASE("a signal that comes while a new connection is silent does not lose it") {
@@ -274,8 +267,7 @@ TEST_CASE("a signal that comes while a new connection is silent does not lose it
     const UniqueFd client = stage.connect();
     REQUIRE(stage.becomes(0, ChildState::idle));
     REQUIRE(::kill(stage.child, SIGUSR1) == 0);
-    StandIn::Heard heard = stage.hear(0);
-    CHECK(heard.says == ChildSays::park);
-    stage.hand_off(std::move(heard.fd));
+    UniqueFd parked = stage.hear_parked();
+    stage.hand_off(std::move(parked));
     CHECK(ask(client.get(), command("hello")) == "hello");
 }

@@ -150,9 +150,7 @@ TEST_CASE("a copy that lives on keeps the connection from nobody, and the child 
     const UniqueFd next = stage.connect();
     CHECK(ask(next.get(), command("hello")) == "hello");
     REQUIRE(stage.tell_to_give_up(0));
-    StandIn::Heard heard = stage.hear(0);
-    CHECK(heard.says == cede::children::ChildSays::park);
-    heard.fd.reset();
+    stage.hear_parked().reset();
     CHECK(ends_cleanly(next.get()));
     // The channel has no second owner, either.
     ::kill(stage.child, SIGKILL);

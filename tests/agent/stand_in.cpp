@@ -178,7 +178,29 @@ StandIn::Heard StandIn::hear(std::uint32_t index) {
     if (message && received.size != sizeof report) {
         throw std::runtime_error{"the child's message has another size"};
     }
-    return {!message, report.says, UniqueFd{received.fd}};
+    const UniqueFd unwanted{received.fd};
+    if (unwanted) {
+        throw std::runtime_error{"a descriptor where none belongs"};
+    }
+    return {!message, report.says};
+}
+
+UniqueFd StandIn::hear_parked() {
+    children::ChildReport report;
+    if (!readable(handoff_sender_.get())) {
+        throw std::runtime_error{"nothing is parked"};
+    }
+    const Received received =
+        children::receive_message(handoff_sender_.get(), &report, sizeof report, false);
+    UniqueFd connection{received.fd};
+    if (received.size != sizeof report || report.says != children::ChildSays::park || !connection) {
+        throw std::runtime_error{"no parked connection, but something else"};
+    }
+    return connection;
+}
+
+bool StandIn::has_parked() {
+    return readable(handoff_sender_.get(), 0);
 }
 
 bool StandIn::has_spoken(std::uint32_t index) {

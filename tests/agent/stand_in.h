@@ -54,12 +54,14 @@ class StandIn {
     struct Heard {
         bool closed = false;
         children::ChildSays says{};
-        UniqueFd fd;
     };
     // The next message of a child.
     Heard hear(std::uint32_t slot);
     // Whether one has come, without waiting.
     [[nodiscard]] bool has_spoken(std::uint32_t slot);
+    // The next connection that any child gives up by parking.
+    UniqueFd hear_parked();
+    [[nodiscard]] bool has_parked();
     void ring(std::uint32_t slot);
     void close_channel(std::uint32_t slot) { channels_[slot].reset(); }
     void close_all_channels();

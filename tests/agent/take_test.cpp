@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where a free child takes its connections from, and when it speaks up.
-#include <algorithm>
+#include <csignal>
+#include <cstring>
 #include <map>
 #include <netinet/in.h>
+#include <set>
+#include <string>
+#include <vector>
 
 #include <doctest/doctest.h>
 
@@ -151,18 +155,51 @@ TEST_CASE("at attention, a child that is free no more says so") {
     CHECK(ask(client.get(), command("hello")) == "hello");
 }
 
-TEST_CASE("under pressure, a child that finds nothing to take says so once, and sleeps") {
+TEST_CASE("under pressure, a child that takes or finds nothing keeps silent, for everybody looks") {
     StandIn stand_in;
     stand_in.wait_until_ready();
+    stand_in.start_child();
     stand_in.control().waiting = Waiting::pressure;
-    stand_in.order(0);
-    CHECK(stand_in.hear(0).says == ChildSays::ready);
-    CHECK(stand_in.hear(0).says == ChildSays::look);
-    CHECK(stand_in.becomes(0, ChildState::free));
-    stand_in.control().waiting = Waiting::nobody;
+    stand_in.ring(0);
     const UniqueFd client = stand_in.connect();
-    CHECK(ask(client.get(), command("hello")) == "hello");
+    CHECK(ask(client.get(), command("hello", "", false)) == "hello");
+    CHECK(stand_in.becomes(0, ChildState::free));
     CHECK_FALSE(stand_in.has_spoken(0));
+}
+
+TEST_CASE("a child that two queues have woken tells that somebody is left") {
+    StandIn stand_in;
+    stand_in.wait_until_ready();
+    const pid_t child = stand_in.start_child();
+    // Stopped, so that both are there when it looks.
+    ::kill(child, SIGSTOP);
+    const UniqueFd accepted = stand_in.connect();
+    Ends handed = tcp_pair();
+    stand_in.hand_off(std::move(handed.ours));
+    ::kill(child, SIGCONT);
+    CHECK(stand_in.hear(0).says == ChildSays::look);
+    CHECK(stand_in.becomes(0, ChildState::idle));
+}
+
+TEST_CASE("several listeners are served in turn") {
+    StandIn::Options options;
+    options.listeners = 3;
+    StandIn stand_in{options};
+    stand_in.wait_until_ready();
+    stand_in.control().waiting = Waiting::pressure;
+    std::vector<UniqueFd> clients;
+    for (std::size_t i = 0; i < 15; ++i) {
+        clients.push_back(stand_in.connect(i / 5));
+        REQUIRE(send_text(clients.back().get(), command("serial", "", false)));
+    }
+    stand_in.order(0);
+    std::map<int, std::size_t> order;
+    for (std::size_t i = 0; i < 15; ++i) {
+        order[std::stoi(read_answer(clients[i].get()).text)] = i / 5;
+    }
+    for (int serial = 1; serial + 2 <= 15; serial += 3) {
+        CHECK(std::set<std::size_t>{order[serial], order[serial + 1], order[serial + 2]}.size() == 3);
+    }
 }
 
 TEST_CASE("a doorbell without a meaning does not disturb a child, whatever it does") {
@@ -180,6 +217,7 @@ TEST_CASE("a doorbell without a meaning does not disturb a child, whatever it do
     CHECK(ask(client.get(), command("hello")) == "hello");
     CHECK(ask(client.get(), command("hello")) == "hello");
     CHECK(stand_in.slot(0).parked == 0);
+    CHECK_FALSE(stand_in.has_parked());
     CHECK_FALSE(stand_in.has_spoken(0));
 }
 

@@ -2,6 +2,7 @@
 #include "pm/dispatcher.h"
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <poll.h>
 #include <sys/epoll.h>
@@ -65,7 +66,7 @@ class Stage {
         for (const Poller::Event& event : events) {
             dispatcher_->on_event(event);
         }
-        dispatcher_->look_if_needed();
+        dispatcher_->settle();
         return events.size();
     }
     // As for a child that rings.
@@ -114,6 +115,20 @@ class Stage {
         return UniqueFd{cede::children::receive_message(dispatcher_->handoff_receiver(), &message,
                                                         sizeof message, false)
                             .fd};
+    }
+
+    // As a child parks.
+    void park(UniqueFd connection) {
+        const cede::children::ChildReport report{cede::children::ChildSays::park, 0};
+        REQUIRE(cede::children::send_message(dispatcher_->handoff_receiver(), &report, sizeof report,
+                                             connection.get()));
+    }
+    // Under pressure nobody is believed to have gone until a few looks have found nobody.
+    void calm_down() {
+        for (int i = 0; i < 10 && mark() == Waiting::pressure; ++i) {
+            look();
+        }
+        REQUIRE(mark() == Waiting::nobody);
     }
 
     Dispatcher& dispatcher() { return *dispatcher_; }
@@ -188,18 +203,49 @@ TEST_CASE("if nobody is idle the mark is pressure, and arrivals wake the supervi
     const UniqueFd first = stage.arrive();
     CHECK(stage.turn() == 1);
     CHECK(stage.mark() == Waiting::pressure);
+    CHECK(stage.dispatcher().anybody_waits());
     const UniqueFd second = stage.arrive();
     CHECK(stage.turn() == 0);
-    // A child that ends its answer rings. One takes the first, the other is expected to take the second.
-    const UniqueFd served = stage.accept();
-    stage.set(0, ChildState::reading);
-    stage.set(1, ChildState::giving_up);
+}
+
+TEST_CASE("pressure lasts while anybody waits, and ends when a few looks have found nobody") {
+    Stage stage{2};
+    const UniqueFd first = stage.arrive();
+    stage.turn();
+    REQUIRE(stage.mark() == Waiting::pressure);
+    // One that is free now would be expected to take it; the mark stays all the same.
+    stage.set(0, ChildState::free);
+    for (int i = 0; i < 10; ++i) {
+        stage.look();
+        CHECK(stage.mark() == Waiting::pressure);
+    }
+    UniqueFd served = stage.accept();
     stage.look();
-    CHECK(stage.mark() == Waiting::attention);
-    const UniqueFd also_served = stage.accept();
-    stage.set(1, ChildState::reading);
+    CHECK(stage.mark() == Waiting::pressure);
+    // Somebody comes in between: the counting begins anew.
     stage.look();
-    CHECK(stage.mark() == Waiting::nobody);
+    const UniqueFd second = stage.arrive();
+    stage.look();
+    served = stage.accept();
+    stage.look();
+    CHECK(stage.mark() == Waiting::pressure);
+    stage.calm_down();
+    CHECK_FALSE(stage.dispatcher().anybody_waits());
+}
+
+TEST_CASE("checks are frequent under pressure, rare at attention, and there is always one") {
+    Stage stage{1};
+    stage.set(0, ChildState::idle, 1);
+    const UniqueFd client = stage.arrive();
+    stage.turn();
+    REQUIRE(stage.mark() == Waiting::attention);
+    const auto attention = stage.dispatcher().check_interval();
+    stage.set(0, ChildState::busy);
+    stage.look();
+    REQUIRE(stage.mark() == Waiting::pressure);
+    CHECK(stage.dispatcher().check_interval() < attention);
+    CHECK(attention <= std::chrono::milliseconds{100});
+    CHECK(stage.dispatcher().check_interval().count() > 0);
 }
 
 TEST_CASE("who arrives while the mark goes from pressure to nobody is not overlooked") {
@@ -208,12 +254,39 @@ TEST_CASE("who arrives while the mark goes from pressure to nobody is not overlo
     stage.turn();
     REQUIRE(stage.mark() == Waiting::pressure);
     const UniqueFd served = stage.accept();
-    stage.look();
-    REQUIRE(stage.mark() == Waiting::nobody);
+    stage.calm_down();
     stage.set(0, ChildState::idle, 1);
     const UniqueFd second = stage.arrive();
     CHECK(stage.turn() >= 1);
     CHECK(stage.state(0) == ChildState::giving_up);
+}
+
+TEST_CASE("the supervisor rests under pressure only, while children have enough to take, and for a moment") {
+    Stage stage{4};
+    CHECK_FALSE(stage.dispatcher().rest());
+    const UniqueFd client = stage.arrive();
+    stage.turn();
+    REQUIRE(stage.mark() == Waiting::pressure);
+    CHECK_FALSE(stage.dispatcher().rest());
+    std::vector<UniqueFd> peers;
+    for (int i = 0; i < 20; ++i) {
+        Ends ends = cede::tests::socket_pair(SOCK_STREAM);
+        REQUIRE(send_text(ends.theirs.get(), "request"));
+        stage.park(std::move(ends.ours));
+        peers.push_back(std::move(ends.theirs));
+        stage.turn();
+    }
+    stage.turn();
+    const auto start = std::chrono::steady_clock::now();
+    CHECK(stage.dispatcher().rest());
+    CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds{1});
+    // Once few are left there is no rest, for somebody has to bring more.
+    for (int i = 0; i < 20; ++i) {
+        (void)stage.take_handed();
+    }
+    CHECK_FALSE(stage.dispatcher().rest());
+    stage.dispatcher().begin_drain();
+    CHECK_FALSE(stage.dispatcher().rest());
 }
 
 TEST_CASE("idle and busy together: the idle one goes, the rest is pressure") {
@@ -282,7 +355,7 @@ TEST_CASE("a parked connection that becomes readable is handed off") {
         Stage stage{2};
         stage.set(0, ChildState::free);
         Ends ends = tcp ? cede::tests::tcp_pair() : cede::tests::socket_pair(SOCK_STREAM);
-        stage.dispatcher().park(std::move(ends.ours));
+        stage.park(std::move(ends.ours));
         stage.turn();
         CHECK(stage.dispatcher().lot().size() == 1);
         CHECK_FALSE(static_cast<bool>(stage.take_handed()));
@@ -307,13 +380,76 @@ TEST_CASE("a parked connection with a request makes an idle child give up") {
     stage.set(0, ChildState::idle, 2);
     stage.set(1, ChildState::idle, 1);
     Ends ends = cede::tests::socket_pair(SOCK_STREAM);
-    stage.dispatcher().park(std::move(ends.ours));
+    stage.park(std::move(ends.ours));
     stage.turn();
     CHECK(stage.count(ChildState::idle) == 2);
     REQUIRE(send_text(ends.theirs.get(), "request"));
     stage.turn();
     CHECK(stage.state(1) == ChildState::giving_up);
     CHECK(stage.rung(1));
+}
+
+TEST_CASE("of many that are parked at once, those that ask already are handed off, those that are silent stay") {
+    Stage stage{2};
+    std::vector<UniqueFd> peers;
+    for (int i = 0; i < 60; ++i) {
+        Ends ends = i % 2 == 0 ? cede::tests::tcp_pair() : cede::tests::socket_pair(SOCK_STREAM);
+        if (i % 3 == 0) {
+            REQUIRE(send_text(ends.theirs.get(), "request"));
+        }
+        if (i % 3 == 1) {
+            ends.theirs.reset();
+        }
+        stage.park(std::move(ends.ours));
+        peers.push_back(std::move(ends.theirs));
+    }
+    int handed = 0;
+    CHECK(soon([&] {
+        stage.turn();
+        while (const UniqueFd fd = stage.take_handed()) {
+            char text[8];
+            handed += ::recv(fd.get(), text, sizeof text, MSG_DONTWAIT) == 7;
+        }
+        return handed == 20 && stage.dispatcher().lot().size() == 20;
+    }));
+    CHECK(stage.dispatcher().lot().peers_gone() == 20);
+    for (std::size_t i = 2; i < 60; i += 3) {
+        CHECK(silent(peers[i].get()));
+    }
+}
+
+TEST_CASE("what is sent in the place of a parked connection is dropped") {
+    Stage stage{1};
+    const int socket = stage.dispatcher().handoff_receiver();
+    const cede::children::ChildReport report{cede::children::ChildSays::park, 0};
+    Ends ends = cede::tests::socket_pair(SOCK_STREAM);
+    REQUIRE(cede::children::send_message(socket, &report, sizeof report, -1));
+    REQUIRE(cede::children::send_message(socket, "x", 1, ends.ours.get()));
+    REQUIRE(cede::children::send_message(socket, std::string(500, 'x').data(), 500, ends.ours.get()));
+    ends.ours.reset();
+    stage.turn();
+    CHECK(stage.dispatcher().lot().size() == 0);
+    CHECK(at_end(ends.theirs.get()));
+    // What is no socket can not be watched by everybody, and must not stop the others.
+    const Ends pipe = cede::tests::pipe_pair();
+    const UniqueFd file{::open("/dev/null", O_RDWR | O_CLOEXEC)};
+    const UniqueFd folder{::open("/", O_RDONLY | O_CLOEXEC)};
+    for (const int fd : {pipe.ours.get(), file.get(), folder.get()}) {
+        REQUIRE(cede::children::send_message(socket, &report, sizeof report, fd));
+    }
+    Ends good = cede::tests::socket_pair(SOCK_STREAM);
+    stage.park(std::move(good.ours));
+    stage.turn();
+    REQUIRE(send_text(good.theirs.get(), "request"));
+    bool found = false;
+    CHECK(soon([&] {
+        stage.turn();
+        while (const UniqueFd fd = stage.take_handed()) {
+            char text[8];
+            found = found || ::recv(fd.get(), text, sizeof text, MSG_DONTWAIT) == 7;
+        }
+        return found;
+    }));
 }
 
 TEST_CASE("waiters in both queues are added up") {
@@ -323,7 +459,7 @@ TEST_CASE("waiters in both queues are added up") {
     }
     Ends ends = cede::tests::socket_pair(SOCK_STREAM);
     REQUIRE(send_text(ends.theirs.get(), "request"));
-    stage.dispatcher().park(std::move(ends.ours));
+    stage.park(std::move(ends.ours));
     const UniqueFd client = stage.arrive();
     stage.turn();
     stage.turn();
@@ -336,9 +472,10 @@ TEST_CASE("a parked connection that makes room with a request on it is handed of
     Stage stage{1, false, 1};
     Ends first = cede::tests::socket_pair(SOCK_STREAM);
     Ends second = cede::tests::socket_pair(SOCK_STREAM);
-    stage.dispatcher().park(std::move(first.ours));
+    stage.park(std::move(first.ours));
+    stage.turn();
     REQUIRE(send_text(first.theirs.get(), "request"));
-    stage.dispatcher().park(std::move(second.ours));
+    stage.park(std::move(second.ours));
     stage.turn();
     CHECK(stage.mark() == Waiting::pressure);
     CHECK(static_cast<bool>(stage.take_handed()));
@@ -350,10 +487,11 @@ TEST_CASE("a hundred parked requests reach one child in order, as fast as it tak
     std::vector<UniqueFd> peers;
     for (int i = 0; i < 100; ++i) {
         Ends ends = cede::tests::socket_pair(SOCK_STREAM);
-        stage.dispatcher().park(std::move(ends.ours));
+        stage.park(std::move(ends.ours));
+        stage.turn();
         peers.push_back(std::move(ends.theirs));
     }
-    stage.turn();
+    CHECK(stage.dispatcher().lot().size() == 100);
     for (int i = 0; i < 100; ++i) {
         const char byte = static_cast<char>(i);
         REQUIRE(::send(peers[static_cast<std::size_t>(i)].get(), &byte, 1, 0) == 1);
@@ -369,7 +507,7 @@ TEST_CASE("a hundred parked requests reach one child in order, as fast as it tak
         REQUIRE(byte == static_cast<char>(i));
     }
     stage.look();
-    CHECK(stage.mark() == Waiting::nobody);
+    stage.calm_down();
 }
 
 TEST_CASE("a child that moves while it is being told is passed over for another one, never for two") {
@@ -430,7 +568,7 @@ TEST_CASE("a child that becomes idle when everybody seems busy is found, by itse
         REQUIRE((gave_up_by_itself || stage.state(0) == ChildState::giving_up));
         const UniqueFd served = stage.accept();
         stage.look();
-        REQUIRE(stage.mark() == Waiting::nobody);
+        stage.calm_down();
     }
 }
 
@@ -467,7 +605,7 @@ TEST_CASE("a check finds what no event has told") {
     stage.set(0, ChildState::idle, 1);
     stage.dispatcher().check();
     CHECK(stage.state(0) == ChildState::giving_up);
-    CHECK(stage.mark() == Waiting::attention);
+    CHECK(stage.dispatcher().anybody_waits());
 }
 
 TEST_CASE("draining closes parked connections without a request and serves the others") {
@@ -475,8 +613,10 @@ TEST_CASE("draining closes parked connections without a request and serves the o
     Ends quiet = cede::tests::socket_pair(SOCK_STREAM);
     Ends asked = cede::tests::socket_pair(SOCK_STREAM);
     Ends late = cede::tests::socket_pair(SOCK_STREAM);
-    stage.dispatcher().park(std::move(quiet.ours));
-    stage.dispatcher().park(std::move(asked.ours));
+    stage.park(std::move(quiet.ours));
+    stage.park(std::move(asked.ours));
+    stage.turn();
+    CHECK(stage.dispatcher().lot().size() == 2);
     CHECK_FALSE(stage.dispatcher().drained());
     REQUIRE(send_text(asked.theirs.get(), "request"));
     stage.dispatcher().begin_drain();
@@ -486,7 +626,8 @@ TEST_CASE("draining closes parked connections without a request and serves the o
     CHECK(stage.dispatcher().drained());
     CHECK(static_cast<bool>(stage.take_handed()));
     // Who is parked from now on is not kept, either.
-    stage.dispatcher().park(std::move(late.ours));
+    stage.park(std::move(late.ours));
+    stage.turn();
     CHECK(at_end(late.theirs.get()));
 }
 

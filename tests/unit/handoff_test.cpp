@@ -2,11 +2,13 @@
 #include "pm/handoff.h"
 
 #include <atomic>
+#include <chrono>
 #include <set>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <thread>
 #include <time.h>
 #include <vector>
 
@@ -62,6 +64,16 @@ void turn(Poller& poller, Handoff& handoff) {
     }
 }
 
+void push(Handoff& handoff, UniqueFd connection) {
+    handoff.push(std::move(connection));
+    handoff.pump();
+}
+
+void park(const Handoff& handoff, const UniqueFd& connection) {
+    const cede::children::ChildReport report{cede::children::ChildSays::park, 0};
+    REQUIRE(cede::children::send_message(handoff.receiver(), &report, sizeof report, connection.get()));
+}
+
 }  // namespace
 
 TEST_CASE("a connection that is handed off reaches who takes it") {
@@ -72,7 +84,7 @@ TEST_CASE("a connection that is handed off reaches who takes it") {
     timespec now{};
     clock_gettime(CLOCK_MONOTONIC, &now);
     const auto before = static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000U;
-    handoff.push(numbered(7));
+    push(handoff, numbered(7));
     CHECK(handoff.waiting() == 1);
     const Taken taken = take(handoff);
     REQUIRE(taken.fd);
@@ -87,7 +99,7 @@ TEST_CASE("the supervisor keeps no copy of what it has handed off") {
     Poller poller;
     Handoff handoff{poller, 4};
     Ends ends = socket_pair(SOCK_STREAM);
-    handoff.push(std::move(ends.ours));
+    push(handoff, std::move(ends.ours));
     take(handoff).fd.reset();
     CHECK(at_end(ends.theirs.get()));
 }
@@ -99,7 +111,7 @@ TEST_CASE("more than the kernel takes wait in order, and all are counted") {
         Poller poller;
         Handoff handoff{poller, children};
         for (std::uint32_t i = 0; i < many; ++i) {
-            handoff.push(numbered(i));
+            push(handoff, numbered(i));
             REQUIRE(handoff.waiting() == i + 1);
         }
         CHECK(handoff.backed_up());
@@ -121,13 +133,92 @@ TEST_CASE("more than the kernel takes wait in order, and all are counted") {
     }
 }
 
+TEST_CASE("what is queued counts before it is moved on, and is moved on at one go") {
+    Poller poller;
+    Handoff handoff{poller, 100};
+    for (std::uint32_t i = 0; i < 100; ++i) {
+        handoff.push(numbered(i));
+    }
+    CHECK(handoff.waiting() == 100);
+    CHECK_FALSE(static_cast<bool>(take(handoff).fd));
+    handoff.pump();
+    CHECK(handoff.waiting() == 100);
+    CHECK_FALSE(handoff.backed_up());
+    for (std::uint32_t i = 0; i < 100; ++i) {
+        REQUIRE(number_of(take(handoff).fd) == i);
+    }
+}
+
+TEST_CASE("what children park by the same socket arrives, and does not mix with what they take") {
+    Poller poller;
+    Handoff handoff{poller, 10};
+    (void)poller.poll();
+    std::vector<UniqueFd> parked;
+    for (std::uint32_t i = 0; i < 3; ++i) {
+        push(handoff, numbered(100 + i));
+    }
+    for (std::uint32_t i = 0; i < 100; ++i) {
+        park(handoff, numbered(i));
+    }
+    CHECK_FALSE(poller.poll().empty());
+    CHECK(handoff.waiting() == 3);
+    CHECK(handoff.receive_parked(parked) == 100);
+    for (std::uint32_t i = 0; i < 100; ++i) {
+        REQUIRE(number_of(parked[i]) == i);
+        CHECK(closes_on_exec(parked[i].get()));
+    }
+    CHECK(handoff.receive_parked(parked) == 100);
+    for (std::uint32_t i = 0; i < 3; ++i) {
+        CHECK(number_of(take(handoff).fd) == 100 + i);
+    }
+    // The next one is told again.
+    (void)poller.poll();
+    park(handoff, numbered(7));
+    CHECK_FALSE(poller.poll().empty());
+}
+
+TEST_CASE("all children may park several times over before the supervisor has read any of it") {
+    for (const std::uint32_t children : {1U, 10U, 200U}) {
+        Poller poller;
+        Handoff handoff{poller, children};
+        const UniqueFd connection = numbered(1);
+        for (std::uint32_t i = 0; i < 4 * children; ++i) {
+            park(handoff, connection);
+        }
+        std::vector<UniqueFd> parked;
+        CHECK(handoff.receive_parked(parked) == 4 * children);
+    }
+}
+
+TEST_CASE("resting ends when few are left, when time is up, and never begins without need") {
+    using namespace std::chrono_literals;
+    Poller poller;
+    Handoff handoff{poller, 10};
+    CHECK_FALSE(handoff.rest_until_low(1s));
+    for (std::uint32_t i = 0; i < 200; ++i) {
+        push(handoff, numbered(i));
+    }
+    const auto start = std::chrono::steady_clock::now();
+    CHECK(handoff.rest_until_low(20ms));
+    CHECK(std::chrono::steady_clock::now() - start >= 19ms);
+    std::thread reader{[&] {
+        for (int i = 0; i < 200; ++i) {
+            (void)take(handoff);
+        }
+    }};
+    CHECK(handoff.rest_until_low(30s));
+    reader.join();
+    CHECK(std::chrono::steady_clock::now() - start < 20s);
+    CHECK(handoff.waiting() < 190);
+}
+
 TEST_CASE("the queue in the kernel has room for one connection a child, and not for hundreds") {
     for (const std::uint32_t children : {4U, 10U, 50U}) {
         CAPTURE(children);
         Poller poller;
         Handoff handoff{poller, children};
         for (int i = 0; i < 600; ++i) {
-            handoff.push(numbered(0));
+            push(handoff, numbered(0));
         }
         std::uint32_t taken = 0;
         while (take(handoff).fd) {
@@ -143,7 +234,7 @@ TEST_CASE("the kernel speaks up before the readers have emptied its queue") {
     Poller poller;
     Handoff handoff{poller, children};
     for (int i = 0; i < 200; ++i) {
-        handoff.push(numbered(0));
+        push(handoff, numbered(0));
     }
     (void)poller.poll();
     std::size_t in_kernel = 0;
@@ -195,7 +286,7 @@ TEST_CASE("several processes share one queue, and each connection goes to one of
         pids.push_back(pid);
     }
     for (std::uint32_t i = 0; i < many; ++i) {
-        handoff.push(numbered(i));
+        push(handoff, numbered(i));
     }
     CHECK(soon([&] {
         turn(poller, handoff);
@@ -224,7 +315,7 @@ TEST_CASE("a queue that goes closes what still waits in it") {
         Handoff handoff{poller, 1};
         for (int i = 0; i < 50; ++i) {
             Ends ends = socket_pair(SOCK_STREAM);
-            handoff.push(std::move(ends.ours));
+            push(handoff, std::move(ends.ours));
             peers.push_back(std::move(ends.theirs));
         }
     }

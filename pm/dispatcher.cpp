@@ -20,19 +20,20 @@ constexpr std::chrono::milliseconds attention_interval{100};
 constexpr std::chrono::milliseconds pressure_interval{10};
 constexpr std::chrono::milliseconds longest_rest{1};
 constexpr unsigned quiet_checks_to_calm = 3;
+constexpr unsigned most_looks_an_interval = 10;
 
 }  // namespace
 
 Dispatcher::Dispatcher(Poller& poller, children::ScoreboardMap& scoreboard, Pool& pool,
-                       std::span<Listener> listeners, std::size_t max_parked, children::GiveUpBy give_up_by)
+                       std::span<Listener> listeners, Room room, children::GiveUpBy give_up_by)
     : poller_{poller},
       scoreboard_{scoreboard},
       pool_{pool},
       listeners_{listeners},
-      lot_{poller, max_parked},
+      lot_{poller, room.parked},
       handoff_{poller, pool.size()},
       views_(pool.size()),
-      room_{2 * max_parked},
+      room_{room.held},
       give_up_by_{give_up_by} {
     scoreboard_.control().give_up_by = give_up_by;
     for (const Listener& listener : listeners_) {
@@ -124,7 +125,18 @@ std::chrono::milliseconds Dispatcher::check_interval() const noexcept {
     return mark_ == Waiting::pressure ? pressure_interval : attention_interval;
 }
 
+// Attention costs a look for every waiter. Where they come this fast, pressure is cheaper.
+bool Dispatcher::crowded() noexcept {
+    const auto now = std::chrono::steady_clock::now();
+    if (now - looks_since_ > pressure_interval) {
+        looks_since_ = now;
+        looks_ = 0;
+    }
+    return ++looks_ > most_looks_an_interval;
+}
+
 void Dispatcher::look() {
+    const bool rushed = crowded();
     // A decision that children overtake is made anew, at the most once for each of them.
     for (std::uint32_t attempt = 0; attempt <= pool_.size(); ++attempt) {
         const std::uint64_t queued = listen_queue();
@@ -133,7 +145,11 @@ void Dispatcher::look() {
             publish(Waiting::attention);
         }
         view_children();
-        if (carry_out(decide({views_, queued, handed}))) {
+        Decision decision = decide({views_, queued, handed});
+        if (rushed && decision.mark == Waiting::attention) {
+            decision.mark = Waiting::pressure;
+        }
+        if (carry_out(decision)) {
             return;
         }
     }

@@ -26,9 +26,14 @@ namespace cede::pm {
 // the other.
 class Dispatcher {
   public:
+    struct Room {
+        std::size_t parked = 0;  // silent connections; beyond it the longest-parked is closed
+        std::size_t held = 0;    // with those that have a request and wait for a child
+    };
+
     // All references must outlive it. Throws std::system_error.
     Dispatcher(Poller& poller, children::ScoreboardMap& scoreboard, Pool& pool, std::span<Listener> listeners,
-               std::size_t max_parked, children::GiveUpBy give_up_by = children::GiveUpBy::parking);
+               Room room, children::GiveUpBy give_up_by = children::GiveUpBy::parking);
 
     void on_event(const Poller::Event& event);
     // After each batch of events: moves on what they brought, and looks who waits, unless nothing has
@@ -62,6 +67,7 @@ class Dispatcher {
     void park_all();
     void keep_within_room() noexcept;
     void hand_over(children::UniqueFd connection);
+    [[nodiscard]] bool crowded() noexcept;
     void look();
     [[nodiscard]] std::uint64_t listen_queue() noexcept;
     void view_children() noexcept;
@@ -84,6 +90,8 @@ class Dispatcher {
     std::vector<ChildView> views_;                // by slot, as last seen
     children::Waiting mark_ = children::Waiting::nobody;
     unsigned quiet_checks_ = 0;
+    unsigned looks_ = 0;  // since looks_since_
+    std::chrono::steady_clock::time_point looks_since_{};
     const std::size_t room_;  // connections held in all, silent or not
     const children::GiveUpBy give_up_by_;
     bool closing_for_room_ = false;

@@ -89,19 +89,21 @@ rlimit raise_open_files(const Config& config) {
     return before;
 }
 
-std::size_t parked_within_limit(const Config& config) {
+Dispatcher::Room room_within_limit(const Config& config) {
     rlimit limit{};
     getrlimit(RLIMIT_NOFILE, &limit);
     const rlim_t others = descriptors_beside(config);
-    const rlim_t room = limit.rlim_cur > others + 2 ? (limit.rlim_cur - others) / 2 : 1;
-    if (room < config.max_parked) {
+    const rlim_t held =
+        std::min(limit.rlim_cur > others ? limit.rlim_cur - others : 1, 2 * rlim_t{config.max_parked});
+    const rlim_t parked = std::min<rlim_t>(held - held / 8, config.max_parked);
+    if (parked < config.max_parked) {
         log(config.origins.contains("max-parked") ? LogLevel::warning : LogLevel::info,
             "room for {} parked connections only, not {}: the limit of open files is {}; raise it "
             "(LimitNOFILE=, "
             "ulimit -Hn) or lower --max-parked",
-            room, config.max_parked, limit.rlim_cur);
+            parked, config.max_parked, limit.rlim_cur);
     }
-    return std::min<rlim_t>(room, config.max_parked);
+    return {parked, held};
 }
 
 struct Start {
@@ -172,7 +174,7 @@ int serve(const Config& config) {
             listener.created ? "" : ", inherited");
     }
     Supervisor supervisor{config, opened->listeners, std::move(*scoreboard), std::move(start->request),
-                          parked_within_limit(config)};
+                          room_within_limit(config)};
     return supervisor.run();
 }
 

@@ -48,7 +48,7 @@ long long microseconds(std::chrono::steady_clock::duration duration) {
 
 Supervisor::Supervisor(const Config& config, std::span<Listener> listeners,
                        children::ScoreboardMap scoreboard, children::SpawnRequest request,
-                       std::size_t max_parked)
+                       Dispatcher::Room room)
     : config_{config},
       listeners_{listeners},
       scoreboard_{std::move(scoreboard)},
@@ -57,7 +57,7 @@ Supervisor::Supervisor(const Config& config, std::span<Listener> listeners,
                   scoreboard_,
                   pool_,
                   listeners_,
-                  max_parked,
+                  room,
                   config.give_up == GiveUp::park ? children::GiveUpBy::parking : children::GiveUpBy::closing},
       zygote_{
           poller_,

@@ -30,7 +30,7 @@ class Supervisor {
   public:
     // `request` lacks the descriptors, which the supervisor adds. Throws std::system_error.
     Supervisor(const Config& config, std::span<Listener> listeners, children::ScoreboardMap scoreboard,
-               children::SpawnRequest request, std::size_t max_parked);
+               children::SpawnRequest request, Dispatcher::Room room);
 
     // Serves until stopped. The exit status: 0, or 1 if the children could never be started.
     int run();

@@ -20,11 +20,11 @@ extern int __poll_chk(struct pollfd*, nfds_t, int, size_t);
 enum { untouched = 12345 };
 
 /* One line a call. A descriptor's number is no matter of comparison. */
-#define SHOW(call)                                                                      \
-    do {                                                                                \
-        errno = untouched;                                                              \
-        const long result = (long)(call);                                               \
-        append_format(out, "%s: %ld, errno %d\n", #call, result, errno);                \
+#define SHOW(call)                                                       \
+    do {                                                                 \
+        errno = untouched;                                               \
+        const long result = (long)(call);                                \
+        append_format(out, "%s: %ld, errno %d\n", #call, result, errno); \
     } while (0)
 #define SHOW_FD(call)                                                                            \
     do {                                                                                         \
@@ -36,7 +36,8 @@ enum { untouched = 12345 };
     } while (0)
 
 static char buffer[64];
-static void* const nowhere = (void*)1;
+/* Volatile, so that the compiler does not know better. */
+static void* volatile nowhere = (void*)1;
 
 static void report_files(struct text* out) {
     const int none = 987654;
@@ -192,7 +193,6 @@ void report_calls(struct text* out) {
 }
 
 void report_fault(struct text* out) {
-    /* Unknown to the compiler, which would warn. */
     struct pollfd* volatile wrong = nowhere;
     SHOW(poll(wrong, 1, 0));
     wrong = NULL;

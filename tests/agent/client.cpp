@@ -43,7 +43,8 @@ Answer read_answer(int fd) {
     std::string header;
     std::string content;
     while (read_exactly(fd, header, 8) &&
-           read_exactly(fd, content, unsigned_of(header[4]) * 256 + unsigned_of(header[5]) + unsigned_of(header[6]))) {
+           read_exactly(fd, content,
+                        unsigned_of(header[4]) * 256 + unsigned_of(header[5]) + unsigned_of(header[6]))) {
         if (header[1] == 3) {
             answer.complete = true;
             return answer;

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -31,7 +32,8 @@ static void append_descriptors(struct text* out) {
             readlinkat(dirfd(folder), entry->d_name, target, sizeof target - 1) < 0) {
             continue;
         }
-        append_format(out, "%d %s %s\n", fd, fcntl(fd, F_GETFD) & FD_CLOEXEC ? "cloexec" : "inherited", target);
+        append_format(out, "%d %s %s\n", fd, fcntl(fd, F_GETFD) & FD_CLOEXEC ? "cloexec" : "inherited",
+                      target);
     }
     closedir(folder);
 }
@@ -80,8 +82,8 @@ static void wait_at(const char* gate) {
     close(fd);
 }
 
-/* A copy tries everything with the connection and the listener, and tells over a pipe. With a gate it then lives on
- * until that opens. */
+/* A copy tries everything with the connection and the listener, and tells over a pipe. With a gate it then
+ * lives on until that opens. */
 static void append_fork(struct text* out, int connection, const char* gate) {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) {
@@ -165,6 +167,10 @@ bool carry_out(const struct request* request, int connection, struct text* out) 
         for (size_t i = 0; i < size; ++i) {
             append(out, &"0123456789"[i % 10], 1);
         }
+    } else if (strcmp(command, "exhaust") == 0) {
+        const struct rlimit none = {3, 3};
+        setrlimit(RLIMIT_NOFILE, &none);
+        append_format(out, "exhausted");
     } else if (strcmp(command, "die") == 0) {
         return false;
     } else {

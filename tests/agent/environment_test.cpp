@@ -100,14 +100,16 @@ TEST_CASE("libraries that the user preloads are loaded, and LD_PRELOAD reads as 
     }
 }
 
-TEST_CASE("the user's preloaded libraries are in the child and in its programs, the agent in the child only") {
+TEST_CASE(
+    "the user's preloaded libraries are in the child and in its programs, the agent in the child only") {
     StandIn::Options options;
     options.environment = {"PATH=/usr/bin:/bin", "LD_PRELOAD=libm.so.6"};
     StandIn stand_in{options};
     stand_in.wait_until_ready();
     const pid_t child = stand_in.start_child();
     const UniqueFd client = stand_in.connect();
-    const std::string own = ask(client.get(), command("popen", "cat /proc/" + std::to_string(child) + "/maps"));
+    const std::string own =
+        ask(client.get(), command("popen", "cat /proc/" + std::to_string(child) + "/maps"));
     CHECK(own.find("libm.so") != std::string::npos);
     CHECK(own.find("libcede-agent") != std::string::npos);
     const std::string program = ask(client.get(), command("popen", "cat /proc/self/maps"));

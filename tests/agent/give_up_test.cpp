@@ -47,7 +47,7 @@ TEST_CASE("a parked connection stays open and is served by the next child that g
         CHECK(stage.slot(0).parked == 1);
         CHECK(silent(client.get()));
         const pid_t other = stage.start_child(1);
-        ::kill(stage.child, SIGSTOP);
+        REQUIRE(stage.stop(stage.child));
         stage.hand_off(std::move(parked));
         CHECK(ask(client.get(), command("pid")).starts_with(std::to_string(other)));
         ::kill(stage.child, SIGCONT);
@@ -105,7 +105,7 @@ TEST_CASE("by closing, a request that has come is served first") {
     Stage stage;
     stage.control().give_up_by = GiveUpBy::closing;
     const UniqueFd client = stage.used_connection();
-    ::kill(stage.child, SIGSTOP);
+    REQUIRE(stage.stop(stage.child));
     REQUIRE(send_text(client.get(), command("hello")));
     REQUIRE(stage.tell_to_give_up(0));
     ::kill(stage.child, SIGCONT);
@@ -129,7 +129,7 @@ TEST_CASE("under pressure a new connection that sends nothing is parked at once,
     Stage stage;
     stage.control().waiting = Waiting::pressure;
     UniqueFd quiet = stage.connect();
-    CHECK(stage.hear_parked());
+    const UniqueFd parked = stage.hear_parked();
     CHECK(silent(quiet.get()));
     const UniqueFd asking = stage.connect();
     CHECK(ask(asking.get(), command("hello")) == "hello");
@@ -202,7 +202,7 @@ TEST_CASE("requests that come together are all answered before the child is idle
         const Answer answer = read_answer(client.get());
         CHECK(answer.text == std::to_string(i));
     }
-    CHECK(stage.slot(0).requests == 5);
+    CHECK(soon([&] { return stage.slot(0).requests == 5; }));
 }
 
 TEST_CASE("a request and the beginning of the next one: answered, then not idle") {
@@ -249,6 +249,42 @@ TEST_CASE("a child that is told while a signal interrupts it gives up all the sa
     CHECK(soon([&] { return stage.has_parked(); }));
     CHECK(stage.becomes(0, ChildState::free));
     CHECK(stage.slot(0).parked == 1);
+}
+
+TEST_CASE("a child that can not park because the supervisor is late waits until there is room") {
+    Stage stage;
+    const UniqueFd client = stage.used_connection();
+    const int messages = stage.fill_parking();
+    REQUIRE(messages > 0);
+    REQUIRE(stage.tell_to_give_up(0));
+    CHECK(soon([&] { return stage.sleeps(stage.child); }));
+    CHECK(stage.slot(0).parked == 0);
+    for (int i = 0; i < messages; ++i) {
+        (void)stage.hear_parked();
+    }
+    UniqueFd parked = stage.hear_parked();
+    CHECK(stage.becomes(0, ChildState::free));
+    CHECK(stage.slot(0).closed == 0);
+    stage.hand_off(std::move(parked));
+    CHECK(ask(client.get(), command("hello")) == "hello");
+}
+
+TEST_CASE("a child that can not park for a second closes, unless there is a request, which it serves") {
+    for (const bool asked : {false, true}) {
+        CAPTURE(asked);
+        Stage stage;
+        const UniqueFd client = stage.used_connection();
+        REQUIRE(stage.fill_parking() > 0);
+        REQUIRE(stage.tell_to_give_up(0));
+        if (asked) {
+            CHECK(ask(client.get(), command("hello")) == "hello");
+        } else {
+            CHECK(ends_cleanly(client.get()));
+            CHECK(stage.becomes(0, ChildState::free));
+        }
+        CHECK(stage.slot(0).parked == 0);
+        CHECK(stage.slot(0).closed == (asked ? 0 : 1));
+    }
 }
 
 TEST_CASE("a signal that interrupts a child while it waits changes nothing for its connection") {

@@ -27,7 +27,8 @@ bool read_exactly(int fd, void* to, size_t size);
 bool read_request(int fd, struct request* request);
 bool answer(int fd, const struct text* text, bool in_three_writes);
 
-/* calls.c: what every wrapped function returns, and which errno it leaves, for descriptors that are not the agent's. */
+/* calls.c: what every wrapped function returns, and which errno it leaves, for descriptors that are not the
+ * agent's. */
 void report_calls(struct text* out);
 /* Apart, for a wrong wrapper would not survive it. */
 void report_fault(struct text* out);

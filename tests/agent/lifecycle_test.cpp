@@ -134,8 +134,8 @@ TEST_CASE("an order that is none of ours is ignored, and its descriptor closed")
     ForkOrder other;
     other.version = 2;
     char longer[64] = {1};
-    for (const auto& [data, size] : {std::pair<const void*, std::size_t>{&good, 3}, {&other, sizeof other},
-                                     {longer, sizeof longer}}) {
+    for (const auto& [data, size] :
+         {std::pair<const void*, std::size_t>{&good, 3}, {&other, sizeof other}, {longer, sizeof longer}}) {
         CAPTURE(size);
         Ends channel = socket_pair();
         send(data, size, channel.theirs.get());

@@ -115,7 +115,8 @@ TEST_CASE("a peer that never ceases to send holds a child for no more than a sec
             }
         };
         std::thread senders[] = {std::thread{flood}, std::thread{flood}};
-        const bool free = soon([&] { return stage.slot(0).state == ChildState::free; }, std::chrono::seconds{4});
+        const bool free =
+            soon([&] { return stage.slot(0).state == ChildState::free; }, std::chrono::seconds{4});
         done = true;
         for (std::thread& sender : senders) {
             sender.join();

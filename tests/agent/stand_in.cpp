@@ -5,6 +5,8 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <poll.h>
 #include <stdexcept>
 #include <sys/wait.h>
@@ -31,6 +33,14 @@ constexpr int patience_ms = 10000;
 bool readable(int fd, int timeout_ms = patience_ms) {
     pollfd watched{fd, POLLIN, 0};
     return ::poll(&watched, 1, timeout_ms) > 0;
+}
+
+// The letter of proc(5), stat.
+char state_of(pid_t pid) {
+    std::ifstream stat{"/proc/" + std::to_string(pid) + "/stat"};
+    const std::string text{std::istreambuf_iterator<char>{stat}, {}};
+    const auto end = text.rfind(") ");
+    return end == std::string::npos ? '?' : text[end + 2];
 }
 
 }  // namespace
@@ -64,7 +74,10 @@ StandIn::StandIn(Options options)
 void StandIn::open_listeners(const Options& options) {
     for (std::size_t i = 0; i < options.listeners; ++i) {
         listeners_.push_back(listening_socket(
-            options.unix_sockets ? unix_address(directory_->path("s" + std::to_string(i))) : loopback4(), 128));
+            options.unix_sockets ? unix_address(directory_->path("s" + std::to_string(i))) : loopback4(),
+            128));
+        const int yes = 1;  // accepted sockets inherit it; see can_listen_at()
+        ::setsockopt(listeners_.back().get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
         ::fcntl(listeners_.back().get(), F_SETFL, options.blocking_listeners ? 0 : O_NONBLOCK);
         addresses_.push_back(address_of(listeners_.back().get()));
     }
@@ -90,7 +103,8 @@ void StandIn::start(const Options& options) {
     request.environment = pm::child_environment(own, "/proc/self/fd/" + std::to_string(number),
                                                 listeners_.size(), options.slots);
     if (!options.agent_variable.empty()) {
-        std::erase_if(request.environment, [](const auto& entry) { return entry.starts_with("CEDE_AGENT="); });
+        std::erase_if(request.environment,
+                      [](const auto& entry) { return entry.starts_with("CEDE_AGENT="); });
         request.environment.push_back("CEDE_AGENT=" + options.agent_variable);
     }
     const auto pid = children::spawn(request);
@@ -120,8 +134,7 @@ std::optional<ZygoteReport> StandIn::hear_zygote() {
     if (!readable(zygote_channel_.get())) {
         throw std::runtime_error{"the zygote says nothing"};
     }
-    const Received received =
-        children::receive_message(zygote_channel_.get(), &report, sizeof report, false);
+    const Received received = children::receive_message(zygote_channel_.get(), &report, sizeof report, false);
     if (received.kind == Received::Kind::closed || received.kind == Received::Kind::failed) {
         return std::nullopt;
     }
@@ -190,8 +203,7 @@ UniqueFd StandIn::hear_parked() {
     if (!readable(handoff_sender_.get())) {
         throw std::runtime_error{"nothing is parked"};
     }
-    const Received received =
-        children::receive_message(handoff_sender_.get(), &report, sizeof report, false);
+    const Received received = children::receive_message(handoff_sender_.get(), &report, sizeof report, false);
     UniqueFd connection{received.fd};
     if (received.size != sizeof report || report.says != children::ChildSays::park || !connection) {
         throw std::runtime_error{"no parked connection, but something else"};
@@ -233,6 +245,15 @@ bool StandIn::becomes(std::uint32_t index, ChildState state) {
     return soon([&] { return slot(index).state.load() == state; });
 }
 
+bool StandIn::stop(pid_t pid) {
+    ::kill(pid, SIGSTOP);
+    return soon([&] { return state_of(pid) == 'T'; });
+}
+
+bool StandIn::sleeps(pid_t pid) {
+    return state_of(pid) == 'S';
+}
+
 std::optional<int> StandIn::exit_of(pid_t pid) {
     int status = 0;
     if (!soon([&] { return ::waitpid(pid, &status, WNOHANG) == pid; })) {
@@ -257,6 +278,17 @@ void StandIn::hand_off(UniqueFd connection) {
     }
 }
 
+int StandIn::fill_parking() {
+    const UniqueFd null{::open("/dev/null", O_RDWR | O_CLOEXEC)};
+    const children::ChildReport report{children::ChildSays::park, 0};
+    int sent = 0;
+    while (sent < 10000 &&
+           children::send_message(handoff_receiver_.get(), &report, sizeof report, null.get())) {
+        ++sent;
+    }
+    return sent;
+}
+
 std::size_t StandIn::waiting_in_listen_queue() {
     std::size_t sum = 0;
     for (const UniqueFd& listener : listeners_) {
@@ -269,6 +301,14 @@ std::size_t StandIn::waiting_in_listen_queue() {
 
 SocketAddress StandIn::address(std::size_t listener) const {
     return addresses_[listener];
+}
+
+bool can_listen_at(const SocketAddress& address) {
+    const UniqueFd fd{::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+    const int yes = 1;
+    // As every server does it: connections that have ended are no obstacle.
+    ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    return ::bind(fd.get(), address.get(), address.length) == 0 && ::listen(fd.get(), 1) == 0;
 }
 
 std::string run_program(const std::vector<std::string>& command, const std::vector<std::string>& environment,

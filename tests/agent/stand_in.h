@@ -15,9 +15,9 @@
 
 namespace cede::tests {
 
-// The supervisor's side of children/zygote_protocol.h, played by hand: starts a program with the real agent in it,
-// orders children, rings, hands connections off, and hears. All waiting is bounded; what does not come in time
-// throws. The end of a stand-in is the end of everything it has started.
+// The supervisor's side of children/zygote_protocol.h, played by hand: starts a program with the real agent
+// in it, orders children, rings, hands connections off, and hears. All waiting is bounded; what does not come
+// in time throws. The end of a stand-in is the end of everything it has started.
 class StandIn {
   public:
     struct Options {
@@ -71,6 +71,9 @@ class StandIn {
     [[nodiscard]] children::Slot& slot(std::uint32_t index) { return scoreboard_.slot(index); }
     [[nodiscard]] children::Control& control() { return scoreboard_.control(); }
     [[nodiscard]] bool becomes(std::uint32_t slot, children::ChildState state);
+    // Stops a process, and returns when it stands still.
+    [[nodiscard]] bool stop(pid_t pid);
+    [[nodiscard]] static bool sleeps(pid_t pid);
     // For the wait status of a process, which has to end by itself.
     [[nodiscard]] std::optional<int> exit_of(pid_t pid);
 
@@ -78,6 +81,8 @@ class StandIn {
     UniqueFd connect(std::size_t listener = 0);
     void hand_off(UniqueFd connection);
     [[nodiscard]] std::size_t waiting_in_listen_queue();
+    // Parks nonsense until the socket takes no more. How many messages.
+    int fill_parking();
     void close_listeners() { listeners_.clear(); }
     [[nodiscard]] SocketAddress address(std::size_t listener = 0) const;
 
@@ -98,10 +103,13 @@ class StandIn {
     std::vector<pid_t> children_;
 };
 
-// Runs a program with the agent preloaded (or not), without a supervisor, and returns what it wrote. `status`: its
-// wait status.
+// Runs a program with the agent preloaded (or not), without a supervisor, and returns what it wrote.
+// `status`: its wait status.
 std::string run_program(const std::vector<std::string>& command, const std::vector<std::string>& environment,
                         int& status);
+
+// Whether nobody listens there any more.
+bool can_listen_at(const SocketAddress& address);
 
 // Paths of what the tests are about; from the build.
 std::string host_path();

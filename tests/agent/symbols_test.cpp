@@ -6,8 +6,8 @@
 #include <iterator>
 #include <set>
 #include <sstream>
-#include <utility>
 #include <string>
+#include <utility>
 
 #include <doctest/doctest.h>
 
@@ -78,8 +78,8 @@ const Names imports{
     // a script's fork(2)
     "__register_atfork", "dup2", "dup3", "open64",
     // zygote and children
-    "fork", "_exit", "waitpid", "setpgid", "getpid", "getrlimit64", "fcntl64", "mmap64", "munmap", "sigfillset",
-    "sigprocmask",
+    "fork", "_exit", "waitpid", "setpgid", "getpid", "getrlimit64", "fcntl64", "mmap64", "munmap",
+    "sigfillset", "sigprocmask",
     // the number of threads; the only functions here that allocate, once, in the zygote
     "opendir", "readdir64", "closedir",
     // waiting and messages
@@ -112,9 +112,9 @@ TEST_CASE("the agent imports what this list names and nothing else") {
 
 TEST_CASE("nothing that allocates, prints, throws or aborts is imported") {
     const Names used = symbols("-D --undefined-only", "UwvV");
-    for (const std::string part :
-         {"_Z", "__cxa_throw", "__cxa_begin", "__gxx", "_Unwind", "malloc", "calloc", "realloc", "free", "printf",
-          "puts", "abort", "assert", "__stack_chk", "_chk", "exit_group", "syslog", "perror", "signal"}) {
+    for (const std::string part : {"_Z", "__cxa_throw", "__cxa_begin", "__gxx", "_Unwind", "malloc", "calloc",
+                                   "realloc", "free", "printf", "puts", "abort", "assert", "__stack_chk",
+                                   "_chk", "exit_group", "syslog", "perror", "signal"}) {
         for (const std::string& name : used) {
             CAPTURE(name);
             CHECK_FALSE(name.starts_with(part));
@@ -125,8 +125,8 @@ TEST_CASE("nothing that allocates, prints, throws or aborts is imported") {
 TEST_CASE("weak imports are those of the compiler's own start-up code") {
     for (const std::string& name : symbols("-D --undefined-only", "wv")) {
         CAPTURE(name);
-        CHECK((name == "__gmon_start__" || name == "__cxa_finalize" ||
-               name == "_ITM_registerTMCloneTable" || name == "_ITM_deregisterTMCloneTable"));
+        CHECK((name == "__gmon_start__" || name == "__cxa_finalize" || name == "_ITM_registerTMCloneTable" ||
+               name == "_ITM_deregisterTMCloneTable"));
     }
 }
 

@@ -172,7 +172,7 @@ TEST_CASE("a child that two queues have woken tells that somebody is left") {
     stand_in.wait_until_ready();
     const pid_t child = stand_in.start_child();
     // Stopped, so that both are there when it looks.
-    ::kill(child, SIGSTOP);
+    REQUIRE(stand_in.stop(child));
     const UniqueFd accepted = stand_in.connect();
     Ends handed = tcp_pair();
     stand_in.hand_off(std::move(handed.ours));
@@ -219,6 +219,20 @@ TEST_CASE("a doorbell without a meaning does not disturb a child, whatever it do
     CHECK(stand_in.slot(0).parked == 0);
     CHECK_FALSE(stand_in.has_parked());
     CHECK_FALSE(stand_in.has_spoken(0));
+}
+
+TEST_CASE("a child without room for a descriptor ends, and what it could not take is taken by another") {
+    StandIn stand_in;
+    stand_in.wait_until_ready();
+    const pid_t exhausted = stand_in.start_child(0);
+    UniqueFd client = stand_in.connect();
+    CHECK(ask(client.get(), command("exhaust", "", false)) == "exhausted");
+    CHECK(stand_in.becomes(0, ChildState::free));
+    client = stand_in.connect();
+    CHECK(stand_in.exit_of(exhausted) == 0);
+    CHECK(stand_in.slot(0).state == ChildState::exiting);
+    stand_in.order(1);
+    CHECK(ask(client.get(), command("hello")) == "hello");
 }
 
 TEST_CASE("a peer that has gone before its connection is taken costs its child nothing") {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the wrapped functions return and which errno they leave: as libc, for everything that is not the agent's.
+// What the wrapped functions return and which errno they leave: as libc, for everything that is not the
+// agent's.
 #include <algorithm>
 #include <cerrno>
 #include <fstream>
@@ -55,8 +56,12 @@ std::string in_child(const char* what) {
 
 TEST_CASE("calls that are none of the agent's business come out as from libc") {
     const std::string expected = by_libc("--calls");
-    SUBCASE("in a program that cede has not started") { CHECK(preloaded("--calls") == expected); }
-    SUBCASE("in a child with a connection") { CHECK(in_child("calls") == expected); }
+    SUBCASE("in a program that cede has not started") {
+        CHECK(preloaded("--calls") == expected);
+    }
+    SUBCASE("in a child with a connection") {
+        CHECK(in_child("calls") == expected);
+    }
 }
 
 TEST_CASE("calls while the program starts come out as from libc") {
@@ -72,15 +77,20 @@ TEST_CASE("calls while the program starts come out as from libc") {
 
 TEST_CASE("poll with a pointer that leads nowhere is refused as libc refuses it") {
     const std::string expected = by_libc("--fault");
-    SUBCASE("in a program that cede has not started") { CHECK(preloaded("--fault") == expected); }
-    SUBCASE("in a child with a connection") { CHECK(in_child("fault") == expected); }
+    SUBCASE("in a program that cede has not started") {
+        CHECK(preloaded("--fault") == expected);
+    }
+    SUBCASE("in a child with a connection") {
+        CHECK(in_child("fault") == expected);
+    }
 }
 
 TEST_CASE("bodies arrive as they were sent, however they are cut into records and writes") {
     Stage stage;
     std::mt19937 random{11};
     const UniqueFd client = stage.connect();
-    for (const std::size_t size : {0U, 1U, 8U, 8191U, 8192U, 8193U, 32767U, 32768U, 32769U, 100000U, 1000000U}) {
+    for (const std::size_t size :
+         {0U, 1U, 8U, 8191U, 8192U, 8193U, 32767U, 32768U, 32769U, 100000U, 1000000U}) {
         CAPTURE(size);
         std::string body(size, '\0');
         for (char& byte : body) {

@@ -10,9 +10,8 @@ namespace cede::tests {
 
 inline std::string record(unsigned type, std::string_view content, unsigned padding = 0, unsigned id = 1) {
     std::string bytes;
-    for (const unsigned value :
-         {1U, type, id >> 8U, id, static_cast<unsigned>(content.size() >> 8U),
-          static_cast<unsigned>(content.size()), padding, 0U}) {
+    for (const unsigned value : {1U, type, id >> 8U, id, static_cast<unsigned>(content.size() >> 8U),
+                                 static_cast<unsigned>(content.size()), padding, 0U}) {
         bytes += static_cast<char>(static_cast<std::uint8_t>(value));
     }
     bytes += content;

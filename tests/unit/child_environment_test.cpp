@@ -34,10 +34,11 @@ TEST_CASE("what the supervisor was given is handed on, in its order") {
 }
 
 TEST_CASE("what was meant for the supervisor is not handed on") {
-    const Strings result = environment(
-        {"LISTEN_PID=1", "LISTEN_FDS=1", "LISTEN_FDNAMES=x", "NOTIFY_SOCKET=/run/n", "WATCHDOG_PID=1",
-         "WATCHDOG_USEC=1", "MAINPID=1", "INVOCATION_ID=x", "JOURNAL_STREAM=8:9", "PHP_FCGI_CHILDREN=4",
-         "QUERY_STRING=a=b", "CEDE_AGENT=1 2 3", "CEDE_HIDE=PATH", "CEDE_LD_PRELOAD=x", "LISTEN_FDS_OTHER=1"});
+    const Strings result =
+        environment({"LISTEN_PID=1", "LISTEN_FDS=1", "LISTEN_FDNAMES=x", "NOTIFY_SOCKET=/run/n",
+                     "WATCHDOG_PID=1", "WATCHDOG_USEC=1", "MAINPID=1", "INVOCATION_ID=x",
+                     "JOURNAL_STREAM=8:9", "PHP_FCGI_CHILDREN=4", "QUERY_STRING=a=b", "CEDE_AGENT=1 2 3",
+                     "CEDE_HIDE=PATH", "CEDE_LD_PRELOAD=x", "LISTEN_FDS_OTHER=1"});
     for (const std::string_view name :
          {"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC",
           "MAINPID", "INVOCATION_ID", "JOURNAL_STREAM", "PHP_FCGI_CHILDREN", "QUERY_STRING",

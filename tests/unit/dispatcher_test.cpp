@@ -45,9 +45,9 @@ class Stage {
   public:
     explicit Stage(std::uint32_t children, bool unix_socket = false, std::size_t max_parked = 100)
         : scoreboard_{*ScoreboardMap::create(children)}, pool_{children} {
-        listeners_.push_back(
-            unix_socket ? listener_at(cede::tests::unix_address(directory_.path("s")), Listener::Kind::unix_stream)
-                        : listener_at(cede::tests::loopback4(), Listener::Kind::tcp4));
+        listeners_.push_back(unix_socket ? listener_at(cede::tests::unix_address(directory_.path("s")),
+                                                       Listener::Kind::unix_stream)
+                                         : listener_at(cede::tests::loopback4(), Listener::Kind::tcp4));
         for (std::uint32_t i = 0; i < children; ++i) {
             Ends channel = cede::tests::socket_pair();
             pool_.order(i, 1, std::move(channel.ours), {});
@@ -112,9 +112,9 @@ class Stage {
     UniqueFd accept() { return UniqueFd{::accept4(listeners_[0].fd.get(), nullptr, nullptr, SOCK_CLOEXEC)}; }
     UniqueFd take_handed() {
         cede::children::Handoff message;
-        return UniqueFd{cede::children::receive_message(dispatcher_->handoff_receiver(), &message,
-                                                        sizeof message, false)
-                            .fd};
+        return UniqueFd{
+            cede::children::receive_message(dispatcher_->handoff_receiver(), &message, sizeof message, false)
+                .fd};
     }
 
     // As a child parks.
@@ -389,7 +389,8 @@ TEST_CASE("a parked connection with a request makes an idle child give up") {
     CHECK(stage.rung(1));
 }
 
-TEST_CASE("of many that are parked at once, those that ask already are handed off, those that are silent stay") {
+TEST_CASE(
+    "of many that are parked at once, those that ask already are handed off, those that are silent stay") {
     Stage stage{2};
     std::vector<UniqueFd> peers;
     for (int i = 0; i < 60; ++i) {

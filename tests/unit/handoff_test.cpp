@@ -288,10 +288,12 @@ TEST_CASE("several processes share one queue, and each connection goes to one of
     for (std::uint32_t i = 0; i < many; ++i) {
         push(handoff, numbered(i));
     }
-    CHECK(soon([&] {
-        turn(poller, handoff);
-        return shared->total == many;
-    }, std::chrono::seconds{20}));
+    CHECK(soon(
+        [&] {
+            turn(poller, handoff);
+            return shared->total == many;
+        },
+        std::chrono::seconds{20}));
     shared->total = many;
     for (const pid_t pid : pids) {
         int status = -1;

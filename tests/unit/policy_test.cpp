@@ -33,7 +33,12 @@ const std::vector<Row> table{
      {},
      Waiting::nobody},
     {"somebody waits and nobody is there", {}, 1, 0, {}, Waiting::pressure},
-    {"a free child takes the waiter", {{ChildState::free, 0}, {ChildState::idle, 1}}, 1, 0, {}, Waiting::attention},
+    {"a free child takes the waiter",
+     {{ChildState::free, 0}, {ChildState::idle, 1}},
+     1,
+     0,
+     {},
+     Waiting::attention},
     {"a child that gives up already takes the waiter",
      {{ChildState::giving_up, 9}, {ChildState::idle, 1}},
      0,
@@ -77,7 +82,10 @@ const std::vector<Row> table{
      {1},
      Waiting::attention},
     {"children that start, read, run or leave take nobody",
-     {{ChildState::starting, 0}, {ChildState::reading, 0}, {ChildState::busy, 0}, {ChildState::exiting, 0},
+     {{ChildState::starting, 0},
+      {ChildState::reading, 0},
+      {ChildState::busy, 0},
+      {ChildState::exiting, 0},
       {ChildState::empty, 0}},
      1,
      0,
@@ -101,7 +109,8 @@ TEST_CASE("who gives up, by example") {
 }
 
 TEST_CASE("which queue somebody waits in makes no difference") {
-    const std::vector<ChildView> children{{ChildState::idle, 4}, {ChildState::idle, 2}, {ChildState::idle, 3}};
+    const std::vector<ChildView> children{
+        {ChildState::idle, 4}, {ChildState::idle, 2}, {ChildState::idle, 3}};
     for (std::uint64_t all = 0; all <= 5; ++all) {
         const Decision expected = decide({children, all, 0});
         for (std::uint64_t handed = 1; handed <= all; ++handed) {
@@ -126,7 +135,8 @@ TEST_CASE("every decision keeps the rules, whatever the pool looks like") {
 
         const std::uint64_t waiters = listening + handed;
         const std::size_t idle = count(children, ChildState::idle);
-        const std::uint64_t provided = count(children, ChildState::free) + count(children, ChildState::giving_up);
+        const std::uint64_t provided =
+            count(children, ChildState::free) + count(children, ChildState::giving_up);
         const std::uint64_t needed = waiters > provided ? waiters - provided : 0;
         // Never more than needed, and as many as there are.
         REQUIRE(decision.give_up.size() == std::min<std::uint64_t>(needed, idle));

@@ -20,7 +20,8 @@ TEST_CASE("the first start need not wait") {
     CHECK(respawn.earliest() <= start);
 }
 
-TEST_CASE("the first failure may be tried again at once, the others after twice the time, up to five seconds") {
+TEST_CASE(
+    "the first failure may be tried again at once, the others after twice the time, up to five seconds") {
     Respawn respawn;
     auto now = start;
     for (const auto expected : {0ms, 100ms, 200ms, 400ms, 800ms, 1600ms, 3200ms, 5000ms, 5000ms, 5000ms}) {

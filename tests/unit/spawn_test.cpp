@@ -126,9 +126,12 @@ TEST_CASE("a program gets the listed descriptors and no other") {
     const UniqueFd first = placed_at(inherited_base + 1, "first", O_CLOEXEC);
     const UniqueFd second = placed_at(inherited_base, "second", O_CLOEXEC);
     const UniqueFd third = placed_at(inherited_base + 4, "third", 0);
-    const UniqueFd leaks[] = {placed_at(50, "leak", 0), placed_at(inherited_base - 1, "leak", 0),
-                              placed_at(inherited_base + 2, "leak", 0), placed_at(inherited_base + 3, "leak", 0),
-                              placed_at(inherited_base + 5, "leak", 0), placed_at(400, "leak", 0)};
+    const UniqueFd leaks[] = {placed_at(50, "leak", 0),
+                              placed_at(inherited_base - 1, "leak", 0),
+                              placed_at(inherited_base + 2, "leak", 0),
+                              placed_at(inherited_base + 3, "leak", 0),
+                              placed_at(inherited_base + 5, "leak", 0),
+                              placed_at(400, "leak", 0)};
     const UniqueFd input = named_file("input");
     SpawnRequest request;
     request.command = {"/bin/sh", "-c", "ls -l /proc/$$/fd; exit 0"};
@@ -293,8 +296,8 @@ TEST_CASE("the identity is changed completely, or the start fails") {
 }
 
 TEST_CASE("every step has words for a message") {
-    for (const Step step : {Step::fork, Step::descriptors, Step::limits, Step::groups, Step::group, Step::user,
-                            Step::execute}) {
+    for (const Step step : {Step::fork, Step::descriptors, Step::limits, Step::groups, Step::group,
+                            Step::user, Step::execute}) {
         CHECK(std::string{describe(step)} != "start");
     }
 }

@@ -67,7 +67,11 @@ enum class RunMode : std::uint32_t {
     stop,   // exit at the next chance, take nothing
 };
 
-enum class GiveUpBy : std::uint32_t { parking, closing };
+enum class GiveUpBy : std::uint32_t {
+    parking,
+    closing,           // but a connection that has had no answer yet is parked
+    closing_even_new,  // there is no room to park anything
+};
 
 inline constexpr std::uint32_t no_keepalive_limit = 0xffffffff;
 

@@ -51,7 +51,8 @@ struct ForkOrder {
 enum class ChildSays : std::uint32_t {
     ready = 1,  // asked for its first connection
     park,       // gives a connection up; its descriptor is attached
-    look,       // something changed that the supervisor relied on: look again who waits
+    look,       // has left `free` although the supervisor reckoned with it: look again who waits
+    pass_on,    // was woken for a connection that it has not taken: somebody else must be woken for it
 };
 struct ChildReport {
     ChildSays says = ChildSays::ready;

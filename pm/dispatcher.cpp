@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pm/dispatcher.h"
 
+#include <algorithm>
 #include <poll.h>
 #include <sys/epoll.h>
 #include <utility>
@@ -16,6 +17,7 @@ using children::Waiting;
 
 namespace {
 
+constexpr std::chrono::milliseconds quiet_interval{1000};
 constexpr std::chrono::milliseconds attention_interval{100};
 constexpr std::chrono::milliseconds pressure_interval{10};
 constexpr std::chrono::milliseconds longest_rest{1};
@@ -109,7 +111,7 @@ void Dispatcher::keep_within_room() noexcept {
     log(LogLevel::warning,
         "{} connections are parked or wait for a child; children {} what they give up (--max-parked)", held,
         full ? "now close" : "park again");
-    scoreboard_.control().give_up_by = full ? children::GiveUpBy::closing : give_up_by_;
+    scoreboard_.control().give_up_by = full ? children::GiveUpBy::closing_even_new : give_up_by_;
 }
 
 bool Dispatcher::rest() noexcept {
@@ -118,11 +120,20 @@ bool Dispatcher::rest() noexcept {
 
 void Dispatcher::check() {
     handoff_.pump();
-    look();
+    wake_later();
+    settle();
 }
 
 std::chrono::milliseconds Dispatcher::check_interval() const noexcept {
-    return mark_ == Waiting::pressure ? pressure_interval : attention_interval;
+    switch (mark_) {
+        case Waiting::pressure:
+            return pressure_interval;
+        case Waiting::attention:
+            return attention_interval;
+        case Waiting::nobody:
+            break;
+    }
+    return quiet_interval;
 }
 
 // Attention costs a look for every waiter. Where they come this fast, pressure is cheaper.
@@ -136,22 +147,45 @@ bool Dispatcher::crowded() noexcept {
 }
 
 void Dispatcher::look() {
+    const bool wake = std::exchange(wake_, false);
+    if (listen_queue() + handoff_.waiting() == 0) {
+        (void)carry_out({});
+        return;
+    }
     const bool rushed = crowded();
+    if (mark_ == Waiting::nobody) {
+        publish(Waiting::attention);
+    }
     // A decision that children overtake is made anew, at the most once for each of them.
     for (std::uint32_t attempt = 0; attempt <= pool_.size(); ++attempt) {
+        view_children();
+        // Read behind the states: a waiter whom one of these children has just taken is none any more.
         const std::uint64_t queued = listen_queue();
         const std::uint64_t handed = handoff_.waiting();
-        if (queued + handed > 0 && mark_ == Waiting::nobody) {
-            publish(Waiting::attention);
-        }
-        view_children();
         Decision decision = decide({views_, queued, handed});
         if (rushed && decision.mark == Waiting::attention) {
             decision.mark = Waiting::pressure;
         }
+        if (wake && attempt == 0) {
+            wake_free(queued + handed);
+        }
         if (carry_out(decision)) {
             return;
         }
+    }
+}
+
+// Who has slept longest most likely knows nothing.
+void Dispatcher::wake_free(std::uint64_t waiters) {
+    std::vector<std::uint32_t> free;
+    for (std::uint32_t slot = 0; slot < views_.size(); ++slot) {
+        if (views_[slot].state == ChildState::free) {
+            free.push_back(slot);
+        }
+    }
+    std::ranges::sort(free, {}, [this](std::uint32_t slot) { return views_[slot].since_ns; });
+    for (std::size_t i = 0; i < free.size() && i < waiters; ++i) {
+        ring(pool_.at(free[i]));
     }
 }
 
@@ -196,12 +230,12 @@ bool Dispatcher::carry_out(const Decision& decision) {
     return complete;
 }
 
-// Pressure ends only when nobody has waited for a few checks in a row: while it lasts no child is idle, so
-// nothing has to be decided, and a queue that is empty for an instant is no reason to begin anew.
+// Pressure ends only when a few checks in a row have found children enough: while it lasts no child is idle,
+// so nothing has to be decided, and a queue that is short for an instant is no reason to begin anew.
 Waiting Dispatcher::calm(Waiting mark) noexcept {
-    if (mark_ != Waiting::pressure || mark != Waiting::nobody) {
+    if (mark_ != Waiting::pressure || mark == Waiting::pressure) {
         quiet_checks_ = 0;
-        return mark_ == Waiting::pressure ? mark_ : mark;
+        return mark;
     }
     return ++quiet_checks_ < quiet_checks_to_calm ? mark_ : mark;
 }

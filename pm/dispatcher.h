@@ -43,11 +43,12 @@ class Dispatcher {
     // while: what comes meanwhile is then done at one go. True if it rested.
     [[nodiscard]] bool rest() noexcept;
     void look_later() noexcept { look_ = true; }
+    // Besides, whoever is free may have to be woken: a wake-up of the kernel's came to nothing.
+    void wake_later() noexcept { look_ = wake_ = true; }
     // A child has begun to watch the listeners: the supervisor's own watch must come behind it again.
     void child_is_watching();
-    // Once in a while as long as somebody waits: what an event should have told is found here.
+    // To be called at this interval: finds what an event should have told.
     void check();
-    [[nodiscard]] bool anybody_waits() const noexcept { return mark_ != children::Waiting::nobody; }
     [[nodiscard]] std::chrono::milliseconds check_interval() const noexcept;
 
     // From now on new and parked connections are not kept open.
@@ -70,6 +71,7 @@ class Dispatcher {
     [[nodiscard]] bool crowded() noexcept;
     void look();
     [[nodiscard]] std::uint64_t listen_queue() noexcept;
+    void wake_free(std::uint64_t waiters);
     void view_children() noexcept;
     // Publishes the decision. False if a child has moved meanwhile, so that it must be made anew.
     [[nodiscard]] bool carry_out(const Decision& decision);
@@ -97,6 +99,7 @@ class Dispatcher {
     bool closing_for_room_ = false;
     bool watching_ = false;
     bool look_ = false;
+    bool wake_ = false;
     bool draining_ = false;
 };
 

@@ -5,8 +5,8 @@
 
 namespace cede::pm {
 
-// When the next start may be tried after failed ones: at once after the first, for somebody may just have killed
-// a young child, then later and later. Pure: the caller tells the time.
+// When the next start may be tried after failed ones: at once after the first, for somebody may just have
+// killed a young child, then later and later. Pure: the caller tells the time.
 class Respawn {
   public:
     using Clock = std::chrono::steady_clock;

@@ -166,9 +166,7 @@ void Supervisor::arm_timer() {
     const auto now = Clock::now();
     auto next = Clock::time_point::max();
     const auto consider = [&next](Clock::time_point at) { next = std::min(next, at); };
-    if (dispatcher_.anybody_waits()) {
-        consider(now + dispatcher_.check_interval());
-    }
+    consider(now + dispatcher_.check_interval());
     if (course_ == Course::draining || course_ == Course::stopping) {
         consider(stop_deadline_);
     } else if (zygote_.phase() == ZygoteHost::Phase::down) {
@@ -195,9 +193,7 @@ void Supervisor::arm_timer() {
 
 void Supervisor::on_timer() {
     const auto now = Clock::now();
-    if (dispatcher_.anybody_waits()) {
-        dispatcher_.check();
-    }
+    dispatcher_.check();
     if ((course_ == Course::draining || course_ == Course::stopping) && now >= stop_deadline_) {
         if (course_ == Course::draining) {
             log(LogLevel::warning, "requests still run after the stop timeout; ending them (--stop-timeout)");
@@ -337,6 +333,9 @@ void Supervisor::on_child_readable(const Poller::Event& event) {
         switch (report.says) {
             case ChildSays::look:
                 dispatcher_.look_later();
+                break;
+            case ChildSays::pass_on:
+                dispatcher_.wake_later();
                 break;
             case ChildSays::park:
                 break;  // has a way of its own

@@ -129,7 +129,7 @@ void Supervisor::on_child_exit(std::uint32_t slot, int status) {
     drop_channel(slot);
     scoreboard_.reset(slot, ChildState::empty);
     pool_.vacate(slot);
-    dispatcher_.look_later();
+    dispatcher_.wake_later();  // it may have been woken for a connection, and died on the way
 }
 
 // --- the supervisor's own end ---
@@ -195,6 +195,9 @@ void Supervisor::finish_if_empty() {
 }
 
 void Supervisor::finish(int exit_status) {
+    if (loop_.stopped()) {
+        return;
+    }
     exit_status_ = exit_status;
     for (Listener& listener : listeners_) {
         listener.remove_socket_file();

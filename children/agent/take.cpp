@@ -13,6 +13,7 @@
 
 namespace cede::agent {
 
+using children::ChildSays;
 using children::ChildState;
 using children::RunMode;
 using children::Waiting;
@@ -112,14 +113,16 @@ Slept sleep_free(int timeout, unsigned& signalled, bool& many) noexcept {
     return Slept::look;
 }
 
-// Publishes that the child is no longer free, and passes a wake-up on that was meant for somebody else: if
-// both queues had woken us, or we took from the one that had not, a connection waits of which nobody else was
-// told.
+// Publishes that the child is no longer free, and passes a wake-up on that was meant for somebody else. The
+// kernel wakes one sleeper for each arrival and puts it on nobody else's list (EPOLLEXCLUSIVE): if both
+// queues had woken us, or we took from the one that had not, a connection waits of which no other sleeping
+// child knows.
 int took(const Taken& taken, unsigned signalled, bool many) noexcept {
     publish(ChildState::reading);
-    const Waiting mark = waiting();
-    if (mark == Waiting::attention || (mark == Waiting::nobody && (many || (signalled & ~taken.from) != 0))) {
-        ring();
+    if (many || (signalled & ~taken.from) != 0) {
+        ring(ChildSays::pass_on);
+    } else if (waiting() == Waiting::attention) {
+        ring(ChildSays::look);
     }
     return taken.fd;
 }

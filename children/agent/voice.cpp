@@ -44,8 +44,8 @@ RunMode mode() noexcept {
     return agent.control->mode.load(std::memory_order_relaxed);
 }
 
-void ring() noexcept {
-    const ChildReport report{ChildSays::look, 0};
+void ring(ChildSays says) noexcept {
+    const ChildReport report{says, 0};
     (void)children::send_message(agent.channel, &report, sizeof report, -1);
 }
 

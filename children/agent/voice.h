@@ -25,7 +25,7 @@ void publish_rest(children::ChildState state) noexcept;
 [[nodiscard]] children::Waiting waiting() noexcept;
 [[nodiscard]] children::RunMode mode() noexcept;
 
-void ring() noexcept;  // "look who waits"
+void ring(children::ChildSays says) noexcept;
 // Takes one doorbell from the channel. False when the supervisor is gone.
 [[nodiscard]] bool hear_supervisor() noexcept;
 

@@ -3,6 +3,7 @@
 
 #include <cerrno>
 #include <poll.h>
+#include <time.h>
 
 #include "children/agent/agent.h"
 #include "children/agent/libc.h"
@@ -72,11 +73,13 @@ bool park() noexcept {
 
 // In state giving_up, which lasts until the child is free.
 Wake give_up() noexcept {
-    if (agent.control->give_up_by.load(std::memory_order_relaxed) == children::GiveUpBy::parking) {
-        if (park()) {
-            count(agent.slot->parked);
-            return Wake::gone;
-        }
+    const children::GiveUpBy by = agent.control->give_up_by.load(std::memory_order_relaxed);
+    // A web server takes a connection that is closed before any answer for a broken one, and gives a 502.
+    const bool parkable = by == children::GiveUpBy::parking ||
+                          (by == children::GiveUpBy::closing && !agent.connection.answered());
+    if (parkable && park()) {
+        count(agent.slot->parked);
+        return Wake::gone;
     }
     return close_unless_asked();
 }
@@ -96,6 +99,19 @@ bool above_keepalive_limit() noexcept {
     return connected > limit;
 }
 
+// A peer that has just connected is about to send: that is worth a moment, to spare both a detour.
+bool speaks_soon() noexcept {
+    pollfd watched{agent.connection.fd(), POLLIN, 0};
+    const timespec moment{0, 250'000};
+    return ppoll(&watched, 1, &moment, nullptr) > 0;
+}
+
+Wake fill_or_give_up() noexcept {
+    bool again = false;
+    const Wake wake = fill_or_wait(again);
+    return again ? give_up() : wake;
+}
+
 // What may make an idle child give up without being told. `decided` is set when it did.
 Wake reasons_to_give_up(bool fresh, bool& decided) noexcept {
     decided = true;
@@ -112,6 +128,9 @@ Wake reasons_to_give_up(bool fresh, bool& decided) noexcept {
         return close_unless_asked();
     }
     if (waiting() == Waiting::pressure) {
+        if (fresh && speaks_soon()) {
+            return move_from_idle(ChildState::reading) ? fill_or_give_up() : give_up();
+        }
         (void)move_from_idle(ChildState::giving_up);
         return give_up();
     }
@@ -133,38 +152,36 @@ Wake wait_for_request(bool fresh) noexcept {
             return wake;
         }
     }
-    publish_rest(ChildState::idle);
-    bool decided = false;
-    if (const Wake wake = reasons_to_give_up(fresh, decided); decided) {
-        return wake;
-    }
-    for (;;) {
+    // A signal may have led out of here, and PHP back in, with an order to give up in between.
+    bool told = agent.slot->state.load(std::memory_order_seq_cst) == ChildState::giving_up;
+    for (bool rested = false; !told; rested = true) {
+        if (!rested || again) {
+            publish_rest(ChildState::idle);
+        }
+        bool decided = false;
+        if (const Wake wake = reasons_to_give_up(fresh, decided); decided) {
+            return wake;
+        }
         pollfd watched[2] = {{agent.connection.fd(), POLLIN, 0}, {agent.channel, POLLIN, 0}};
         if (libc().poll(watched, 2, -1) < 0) {
             return errno == EINTR ? Wake::interrupted : Wake::leave;
         }
-        if (watched[1].revents != 0) {
-            if (!hear_supervisor()) {
-                return Wake::leave;
-            }
-            if (agent.slot->state.load(std::memory_order_seq_cst) == ChildState::giving_up) {
-                return give_up();
-            }
-            if (const Wake wake = reasons_to_give_up(fresh, decided); decided) {
-                return wake;
-            }
+        if (watched[1].revents != 0 && !hear_supervisor()) {
+            return Wake::leave;
         }
-        if (watched[0].revents != 0) {
-            if (!move_from_idle(ChildState::reading)) {
-                return give_up();
+        told = agent.slot->state.load(std::memory_order_seq_cst) == ChildState::giving_up;
+        again = false;
+        if (!told && watched[0].revents != 0) {
+            told = !move_from_idle(ChildState::reading);
+            if (!told) {
+                const Wake wake = fill_or_wait(again);
+                if (!again) {
+                    return wake;
+                }
             }
-            const Wake wake = fill_or_wait(again);
-            if (!again) {
-                return wake;
-            }
-            publish_rest(ChildState::idle);
         }
     }
+    return give_up();
 }
 
 int next_connection(sockaddr* address, socklen_t* length) noexcept {

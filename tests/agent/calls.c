@@ -5,9 +5,11 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/time.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/agent/host.h"
@@ -184,8 +186,87 @@ static void report_poll(struct text* out) {
     close(ends[1]);
 }
 
+static void on_other(int number) {
+    (void)number;
+}
+
+/* What a signal's disposition reads as, asked twice: the second answer must be the first. */
+static void ask(struct text* out, const char* after, int number) {
+    for (int i = 0; i < 2; ++i) {
+        struct sigaction now;
+        memset(&now, 0x5a, sizeof now);
+        errno = untouched;
+        const int result = sigaction(number, NULL, &now);
+        const char* handler = now.sa_handler == SIG_DFL    ? "default"
+                              : now.sa_handler == SIG_IGN  ? "ignored"
+                              : now.sa_handler == on_alarm ? "on_alarm"
+                              : now.sa_handler == on_other ? "on_other"
+                                                           : "unknown";
+        append_format(out, "%d after %s: %d, errno %d", number, after, result, errno);
+        if (result == 0) {
+            append_format(out, ", %s, flags %x, INT %d, USR2 %d", handler,
+                          (unsigned)now.sa_flags & ~0x04000000U, sigismember(&now.sa_mask, SIGINT),
+                          sigismember(&now.sa_mask, SIGUSR2));
+        }
+        append_format(out, "\n");
+    }
+}
+#define ASK_AFTER(number, call)                  \
+    do {                                         \
+        ask(out, "?", number);                   \
+        errno = untouched;                       \
+        (void)(call);                            \
+        append_format(out, "errno %d\n", errno); \
+        ask(out, #call, number);                 \
+    } while (0)
+
+static void report_signals(struct text* out) {
+    struct sigaction action = {.sa_handler = on_other, .sa_flags = SA_RESTART};
+    struct sigaction old;
+    sigaddset(&action.sa_mask, SIGUSR2);
+    for (int number = -1; number < 70; ++number) {
+        if (number != SIGUSR1) {
+            ask(out, "nothing", number);
+        }
+    }
+    ASK_AFTER(SIGTERM, sigaction(SIGTERM, &action, NULL));
+    ASK_AFTER(SIGTERM, sigaction(SIGTERM, &action, &old));
+    ASK_AFTER(SIGTERM, signal(SIGTERM, SIG_IGN));
+    ASK_AFTER(SIGTERM, signal(SIGTERM, on_alarm));
+    ASK_AFTER(SIGTERM, siginterrupt(SIGTERM, 1));
+    ASK_AFTER(SIGTERM, ssignal(SIGTERM, on_other));
+    ASK_AFTER(SIGTERM, sysv_signal(SIGTERM, on_alarm));
+    ASK_AFTER(SIGTERM, sigset(SIGTERM, on_other));
+    ASK_AFTER(SIGTERM, sigignore(SIGTERM));
+    ASK_AFTER(SIGTERM, signal(SIGTERM, SIG_DFL));
+    ASK_AFTER(SIGKILL, signal(SIGKILL, SIG_IGN));
+    ASK_AFTER(77, signal(77, SIG_IGN));
+    ASK_AFTER(SIGRTMIN, signal(SIGRTMIN, SIG_IGN));
+    /* The kernel itself changes this one. */
+    action.sa_flags = (int)SA_RESETHAND;
+    ASK_AFTER(SIGHUP, sigaction(SIGHUP, &action, NULL));
+    ASK_AFTER(SIGHUP, raise(SIGHUP));
+    /* Functions of libc that set dispositions for a while. */
+    ASK_AFTER(SIGQUIT, system("exit 3"));
+    ASK_AFTER(SIGINT, pclose(popen("exit 3", "r")));
+    /* What a copy does with its own is its own affair. */
+    const pid_t copy = fork();
+    if (copy == 0) {
+        signal(SIGINT, SIG_IGN);
+        sigaction(SIGINT, NULL, &old);
+        _exit(old.sa_handler == SIG_IGN ? 0 : 1);
+    }
+    int status = -1;
+    waitpid(copy, &status, 0);
+    append_format(out, "copy %d\n", status);
+    ask(out, "fork", SIGINT);
+    SHOW(sigaction(SIGINT, NULL, NULL));
+    signal(SIGRTMIN, SIG_DFL);
+}
+
 void report_calls(struct text* out) {
     signal(SIGPIPE, SIG_IGN);
+    report_signals(out);
     report_files(out);
     report_sockets(out);
     report_accept(out);

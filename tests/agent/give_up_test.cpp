@@ -224,7 +224,7 @@ TEST_CASE("an answer in three writes ends with the last of them") {
     const UniqueFd client = stage.used_connection();
     CHECK(ask(client.get(), command("split")) == "hello");
     CHECK(stage.becomes(0, ChildState::idle));
-    CHECK(stage.slot(0).requests == 2);
+    CHECK(soon([&] { return stage.slot(0).requests == 2; }));
     REQUIRE(stage.tell_to_give_up(0));
     CHECK(stage.hear_parked());
 }
@@ -237,7 +237,8 @@ TEST_CASE("a child that is told while a signal interrupts it gives up all the sa
     options.environment = {"HOST_GATE=" + gate};
     Stage stage{options};
     const UniqueFd client = stage.used_connection();
-    // The handler runs until the gate opens; the child is idle all the while.
+    // Asleep, so that the signal interrupts its waiting. The handler runs until the gate opens.
+    REQUIRE(soon([&] { return stage.sleeps(stage.child); }));
     REQUIRE(::kill(stage.child, SIGUSR1) == 0);
     UniqueFd open_gate;
     CHECK(soon([&] {

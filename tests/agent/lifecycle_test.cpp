@@ -77,7 +77,7 @@ TEST_CASE("a child is forked on order, is the supervisor's own, and serves") {
     const UniqueFd client = stand_in.connect();
     const std::string pid = std::to_string(forked->pid);
     CHECK(ask(client.get(), command("pid")) == pid + " " + std::to_string(::getpid()) + " " + pid);
-    CHECK(stand_in.slot(2).requests == 1);
+    CHECK(soon([&] { return stand_in.slot(2).requests == 1; }));
     CHECK(stand_in.slot(2).accepted == 1);
     ::kill(forked->pid, SIGKILL);
     CHECK(stand_in.exit_of(forked->pid) == SIGKILL);
@@ -104,7 +104,7 @@ TEST_CASE("a child's states follow its connection") {
     CHECK(stand_in.slot(0).since_ns > before);
     CHECK(ask(client.get(), command("hello")) == "hello");
     CHECK(stand_in.becomes(0, ChildState::idle));
-    CHECK(stand_in.slot(0).requests == 2);
+    CHECK(soon([&] { return stand_in.slot(0).requests == 2; }));
     client.reset();
     CHECK(stand_in.becomes(0, ChildState::free));
     CHECK_FALSE(stand_in.has_spoken(0));

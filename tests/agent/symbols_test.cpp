@@ -78,7 +78,7 @@ const Names imports{
     // a script's fork(2)
     "__register_atfork", "dup2", "dup3", "open64",
     // zygote and children
-    "fork", "_exit", "waitpid", "setpgid", "getpid", "getrlimit64", "fcntl64", "mmap64", "munmap",
+    "fork", "vfork", "_exit", "waitpid", "setpgid", "getpid", "getrlimit64", "fcntl64", "mmap64", "munmap",
     "sigfillset", "sigprocmask",
     // the number of threads; the only functions here that allocate, once, in the zygote
     "opendir", "readdir64", "closedir",

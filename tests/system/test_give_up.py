@@ -5,7 +5,7 @@ import time
 import pytest
 
 from support import fastcgi, procfs
-from support.connection import Closed
+from support.clients import close_all, kept_connections
 from support.ports import has_ipv6
 from support.waiting import Background, eventually, parallel, stays
 
@@ -14,21 +14,6 @@ def addresses_of(start, kind):
     if kind == "tcp6" and not has_ipv6():
         pytest.skip("this machine has no IPv6")
     return [start.new_address(kind)]
-
-
-def kept_connections(pool, count, address=None):
-    """`count` connections, each with one answered request, all still open."""
-    connections = []
-    for _ in range(count):
-        connection = pool.connect(address)
-        assert pool.ask(connection, "hello.php").text == "hello\n"
-        connections.append(connection)
-    return connections
-
-
-def close_all(connections):
-    for connection in connections:
-        connection.close()
 
 
 @pytest.mark.parametrize("kind", ["tcp", "unix", "tcp6"])
@@ -197,88 +182,6 @@ def test_after_a_rush_connections_stay_with_their_children_again(start):
         eventually(stays_with_a_child, "the connection is not given up any more", 5)
 
 
-def test_closing_gives_way_only_after_whole_answers(start, folder):
-    pool = start.cede(children=2, options=["--give-up", "close"])
-    ran = f"{folder}/ran"
-    end = time.monotonic() + 1.5
-
-    def client(number):
-        """A client that opens a new connection when the old one is closed between two requests."""
-        answered, reconnects, connection = 0, 0, pool.connect()
-        while time.monotonic() < end:
-            query = f"file={ran}&id={number}-{answered}-{reconnects}&ms=3"
-            try:
-                assert pool.ask(connection, "tick.php", query).text == f"{number}-{answered}-{reconnects}"
-                answered += 1
-            except (Closed, BrokenPipeError, ConnectionResetError) as error:
-                assert not isinstance(error, Closed) or error.without_answer, "an answer was cut off"
-                connection.close()
-                connection, reconnects = pool.connect(), reconnects + 1
-        connection.close()
-        return answered, reconnects
-
-    results = parallel([lambda n=n: client(n) for n in range(6)])
-    assert min(answered for answered, _ in results) > 0
-    assert sum(reconnects for _, reconnects in results) > 0, "connections were closed to make room"
-    with open(ran) as file:
-        runs = file.read().split()
-    assert len(runs) == len(set(runs)) == sum(answered for answered, _ in results), "each run had its answer"
-
-
-def test_closing_never_hits_a_connection_with_an_unread_request(start):
-    pool = start.cede(children=1, options=["--give-up", "close"])
-    for _ in range(10):
-        with pool.connect() as connection:
-            one = fastcgi.request(pool.script("flush.php"), "pieces=2&ms=10", keep=True)
-            connection.send(one * 3)  # two of them are unread when the first answer ends
-            assert b"piece 0" in connection.read_record().content
-            with pool.connect() as other:
-                other.send(fastcgi.request(pool.script("hello.php"), keep=True))
-                answers = [connection.read_response().stdout for _ in range(3)]
-                assert all(answer.endswith(b"piece 1 ..\n") for answer in answers)
-                assert other.read_response().text == "hello\n"
-
-
-def test_closing_loses_no_request_of_clients_that_come_one_after_the_other(start):
-    pool = start.cede(children=1, options=["--give-up", "close"])
-    for _ in range(1500):
-        assert pool.get("hello.php", keep=True).text == "hello\n"
-
-
-def test_closing_spares_connections_that_had_no_answer_yet(start):
-    """Their first request may be on its way, and a web server does not expect to lose it on a new connection."""
-    pool = start.cede(children=1, options=["--give-up", "close"])
-    fresh = [pool.connect() for _ in range(3)]
-    assert pool.get("hello.php").text == "hello\n"
-    assert all(connection.silent for connection in fresh)
-    assert [pool.ask(connection, "hello.php").text for connection in fresh] == ["hello\n"] * 3
-
-
-def test_closing_frees_the_child_for_a_new_connection(start):
-    pool = start.cede(children=2, options=["--give-up", "close"])
-    silent = kept_connections(pool, 2)
-    assert pool.get("hello.php").text == "hello\n"
-    eventually(lambda: [c.closed for c in silent].count(True) == 1, "the longest idle one was closed")
-    assert silent[0].closed and silent[1].silent
-
-
-@pytest.mark.parametrize("limit", ["2", "50%"])
-def test_the_keepalive_limit_closes_right_behind_an_answer(start, limit):
-    pool = start.cede(children=4, options=["--keepalive-limit", limit])
-    connections = kept_connections(pool, 4)
-    eventually(lambda: [c.closed for c in connections].count(True) == 2, "two are kept, two closed")
-    kept = [connection for connection in connections if not connection.closed]
-    assert connections[0] in kept
-    assert [pool.ask(connection, "hello.php").text for connection in kept] == ["hello\n"] * 2
-
-
-def test_a_keepalive_limit_of_zero_keeps_nothing(start):
-    pool = start.cede(children=2, options=["--keepalive-limit", "0"])
-    with pool.connect() as connection:
-        assert pool.ask(connection, "hello.php").text == "hello\n"
-        assert connection.read_to_end() == b""
-
-
 def test_above_max_parked_the_longest_parked_is_closed(start):
     pool = start.cede(children=1, options=["--max-parked", "3"])
     connections = kept_connections(pool, 6)
@@ -345,7 +248,7 @@ def test_a_request_in_pieces_is_served_under_pressure(start):
     pool = start.cede(children=2)
     data = fastcgi.request(pool.script("echo.php"), body=b"x" * 1000, keep=True)
     with pool.connect() as slow:
-        for cut in (1, 7, 8, 12, 16, 24, 100, len(data) - 1):
+        for cut in (1, 7, 8, 12, 16, 24, 100, len(data) - 1) * 8:
             slow.send(data[:cut])
             kept = kept_connections(pool, 3)
             slow.send(data[cut:])

@@ -194,7 +194,8 @@ TEST_CASE("resting ends when few are left, when time is up, and never begins wit
     using namespace std::chrono_literals;
     Poller poller;
     Handoff handoff{poller, 10};
-    CHECK_FALSE(handoff.rest_until_low(1s));
+    // It tells by the time it took, which on a busy machine may be long for nothing.
+    CHECK(soon([&] { return !handoff.rest_until_low(1s); }));
     for (std::uint32_t i = 0; i < 200; ++i) {
         push(handoff, numbered(i));
     }

@@ -40,7 +40,7 @@ Received receive_message(int socket, void* data, std::size_t capacity, bool wait
     message.msg_iovlen = 1;
     message.msg_control = control;
     message.msg_controllen = sizeof control;
-    const ssize_t size = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | (wait ? 0 : MSG_DONTWAIT));
+    const ssize_t size = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_TRUNC | (wait ? 0 : MSG_DONTWAIT));
     Received result;
     if (size < 0) {
         const bool nothing = errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;

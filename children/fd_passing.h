@@ -13,7 +13,7 @@ namespace cede::children {
 
 struct Received {
     enum class Kind { message, nothing, closed, failed } kind = Kind::nothing;
-    std::size_t size = 0;
+    std::size_t size = 0;  // of the whole message, which may be more than there was room for
     int fd = -1;  // the receiver owns it; close-on-exec
 };
 // Receives one message, without blocking unless `wait`. `nothing` is EAGAIN or EINTR, `closed` the end of the

@@ -47,6 +47,7 @@ class Dispatcher {
     void wake_later() noexcept { look_ = wake_ = true; }
     // A child has begun to watch the listeners: the supervisor's own watch must come behind it again.
     void child_is_watching();
+    [[nodiscard]] bool anybody_waits() const noexcept { return mark_ != children::Waiting::nobody; }
     // To be called at this interval: finds what an event should have told.
     void check();
     [[nodiscard]] std::chrono::milliseconds check_interval() const noexcept;

@@ -1,27 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "protocol/fastcgi_reader.h"
 
-#include <algorithm>
-
 namespace cede::protocol::fastcgi {
 
 namespace {
 
 constexpr std::uint8_t long_length_flag = 0x80;
 constexpr std::uint32_t long_length_mask = 0x7fffffff;
-
-Bytes take(Bytes& input, std::size_t at_most) noexcept {
-    const Bytes taken = input.first(std::min(input.size(), at_most));
-    input = input.subspan(taken.size());
-    return taken;
-}
-
-// Copies from the input into `to` behind its first `filled` bytes, at most up to `wanted` bytes in all.
-void fill(MutableBytes to, std::size_t& filled, std::size_t wanted, Bytes& input) noexcept {
-    const Bytes piece = take(input, wanted - filled);
-    std::copy(piece.begin(), piece.end(), to.data() + filled);
-    filled += piece.size();
-}
 
 }  // namespace
 

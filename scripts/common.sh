@@ -162,3 +162,9 @@ build() {
     configure "$@" || return 1
     ninja -C "$root/${1:-build}"
 }
+
+# build_product: what an administrator needs of build/, without the tests.
+build_product() {
+    configure build || return 1
+    ninja -C "$root/build" cede libcede-agent.so
+}

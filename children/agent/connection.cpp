@@ -20,6 +20,7 @@ void Connection::open(int fd) noexcept {
     begin_ = end_ = 0;
     in_ = {};
     out_ = {};
+    new_to_php = true;
     closing = false;
     shutdown_deferred = false;
 }
@@ -50,6 +51,7 @@ std::ptrdiff_t Connection::receive(void* to, std::size_t size) noexcept {
 }
 
 std::size_t Connection::take(void* to, std::size_t size) noexcept {
+    new_to_php = false;
     const std::size_t taken = size < end_ - begin_ ? size : end_ - begin_;
     std::memcpy(to, buffer + begin_, taken);
     begin_ += taken;

@@ -43,6 +43,7 @@ class Connection {
     // The peer has nothing more to send for the latest request: closing can not reset the answer on its way.
     [[nodiscard]] bool request_complete() const noexcept { return in_.request_complete() && !buffered(); }
 
+    bool new_to_php = false;         // PHP polls it once before its first read
     bool closing = false;            // PHP has ended the connection and waits for its peer to do so
     bool shutdown_deferred = false;  // shutdown(2) was left out, close(2) will say the same
 

@@ -59,6 +59,9 @@ ssize_t read_connection(void* to, size_t size) noexcept {
         return connection.receive(to, size);
     }
     const bool was_running = connection.running();
+    if (!was_running) {
+        publish_progress();  // it may still say busy, of the request before
+    }
     switch (connection.fill(true)) {
         case Connection::Fill::data:
             if (!was_running) {
@@ -102,7 +105,9 @@ ssize_t receive_connection(void* to, size_t size, int flags) noexcept {
 // Not inlined: glibc declares poll's argument as write-only, and the compiler would call reading it a
 // mistake.
 [[gnu::noinline]] int poll_connection(pollfd* watched, nfds_t count, int timeout) noexcept {
-    if (count == 1 && ours(watched->fd) && (watched->events & POLLIN) != 0 && agent.connection.buffered()) {
+    // Only there is the argument looked at: elsewhere a bad pointer is the kernel's to refuse.
+    if (count == 1 && agent.connection.new_to_php && ours(watched->fd) && (watched->events & POLLIN) != 0 &&
+        agent.connection.buffered()) {
         watched->revents = POLLIN;
         return 1;
     }

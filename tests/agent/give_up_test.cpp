@@ -192,6 +192,7 @@ TEST_CASE("a request may be cut in two at every byte") {
 TEST_CASE("requests that come together are all answered before the child is idle") {
     Stage stage;
     const UniqueFd client = stage.connect();
+    REQUIRE(stage.becomes(0, ChildState::idle));
     std::string requests;
     for (int i = 0; i < 5; ++i) {
         requests += command("serial");

@@ -267,21 +267,6 @@ def test_a_burst_of_forty_from_eight_keepalive_pools_is_served_by_ten_children(s
     close_all(everyone)
 
 
-def test_a_queued_client_that_left_costs_no_run_of_its_script(start, folder):
-    pool = start.cede(children=1)
-    ran = f"{folder}/ran"
-    with pool.connect() as busy:
-        running = Background(pool.ask, busy, "sleep.php", "ms=300")
-        eventually(lambda: pool.holder(busy), "the only child is busy")
-        for number in range(5):
-            with pool.connect() as leaving:
-                leaving.send(fastcgi.request(pool.script("tick.php"), f"file={ran}&id=left-{number}"))
-        running.result()
-    assert pool.get("tick.php", f"file={ran}&id=stayed").text == "stayed"
-    with open(ran) as file:
-        assert file.read().split() == ["stayed"]
-
-
 def test_the_supervisor_sleeps_while_children_are_enough(start):
     pool = start.cede(children=4)
     connections = kept_connections(pool, 3)

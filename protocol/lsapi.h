@@ -9,8 +9,8 @@
 
 #include "protocol/bytes.h"
 
-// Wire constants of LSAPI. There is no specification; the public source is php-src, sapi/litespeed, whose names
-// from lsapidef.h stand in the comments. docs/lsapi.md has the grammar and what both sides make of it.
+// Wire constants of LSAPI. There is no specification; the public source is php-src, sapi/litespeed, whose
+// names from lsapidef.h stand in the comments. docs/lsapi.md has the grammar and what both sides make of it.
 namespace cede::protocol::lsapi {
 
 inline constexpr std::uint8_t magic_0 = 'L';          // LSAPI_VERSION_B0
@@ -32,8 +32,9 @@ enum class PacketType : std::uint8_t {
 // --- numbers of a packet: little or big endian, as the flag of its header says ---
 
 // LSAPI_ENDIAN: what lsapidef.h takes for native. It knows x86 to be little endian and calls every other
-// processor big endian, aarch64 included, which then writes its native little-endian numbers under a flag that
-// says big. So a flag says "the sender's order is mine" or "is not", and on such a machine 1 means native.
+// processor big endian, aarch64 included, which then writes its native little-endian numbers under a flag
+// that says big. So a flag says "the sender's order is mine" or "is not", and on such a machine 1 means
+// native.
 #if defined(__i386__) || defined(__x86_64__)
 inline constexpr std::uint8_t native_flag = 0;
 #else
@@ -140,14 +141,31 @@ enum class IndexedHeader : std::uint8_t {
     via,
     transfer_encoding,  // has a place, but PHP neither validates nor exports it
 };
-inline constexpr std::array<std::string_view, 25> indexed_header_names = {
-    "Accept",          "Accept-Charset",    "Accept-Encoding", "Accept-Language",
-    "Authorization",   "Connection",        "Content-Type",    "Content-Length",
-    "Cookie",          "Cookie2",           "Host",            "Pragma",
-    "Referer",         "User-Agent",        "Cache-Control",   "If-Modified-Since",
-    "If-Match",        "If-None-Match",     "If-Range",        "If-Unmodified-Since",
-    "Keep-Alive",      "Range",             "X-Forwarded-For", "Via",
-    "Transfer-Encoding"};
+inline constexpr std::array<std::string_view, 25> indexed_header_names = {"Accept",
+                                                                          "Accept-Charset",
+                                                                          "Accept-Encoding",
+                                                                          "Accept-Language",
+                                                                          "Authorization",
+                                                                          "Connection",
+                                                                          "Content-Type",
+                                                                          "Content-Length",
+                                                                          "Cookie",
+                                                                          "Cookie2",
+                                                                          "Host",
+                                                                          "Pragma",
+                                                                          "Referer",
+                                                                          "User-Agent",
+                                                                          "Cache-Control",
+                                                                          "If-Modified-Since",
+                                                                          "If-Match",
+                                                                          "If-None-Match",
+                                                                          "If-Range",
+                                                                          "If-Unmodified-Since",
+                                                                          "Keep-Alive",
+                                                                          "Range",
+                                                                          "X-Forwarded-For",
+                                                                          "Via",
+                                                                          "Transfer-Encoding"};
 inline constexpr std::size_t validated_headers = 24;  // all but the last
 
 struct NameValue {
@@ -157,8 +175,9 @@ struct NameValue {
 
 // --- the answer ---
 
-inline constexpr std::size_t max_data = 16384;  // LSAPI_MAX_DATA_PACKET_LEN: content of RESP_STREAM and others
-inline constexpr std::size_t response_info_size = 8;  // struct lsapi_resp_info: number of lines, status
+inline constexpr std::size_t max_data =
+    16384;  // LSAPI_MAX_DATA_PACKET_LEN: content of RESP_STREAM and others
+inline constexpr std::size_t response_info_size = 8;       // struct lsapi_resp_info: number of lines, status
 inline constexpr std::size_t max_response_header = 65535;  // web server: RESP_HEADER behind its packet header
 inline constexpr std::size_t max_response_lines = 4095;    // web server
 inline constexpr std::size_t max_sent_lines = 1000;        // LSAPI_MAX_RESP_HEADERS: PHP sends no more

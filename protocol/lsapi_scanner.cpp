@@ -151,10 +151,10 @@ void ResponseScanner::feed(Bytes bytes) noexcept {
         bool begun = false;
         bool ended = false;
         bytes = bytes.subspan(step(bytes, begun, ended));
-        if (ended) {
-            ended_ += header().type == PacketType::resp_end ? 1 : 0;
-            close_announced_ = close_announced_ || header().type == PacketType::conn_close;
+        if (ended && header().type == PacketType::resp_end) {
+            ++ended_;
         }
+        close_announced_ = close_announced_ || (ended && header().type == PacketType::conn_close);
     }
 }
 

@@ -8,10 +8,10 @@
 #include "protocol/lsapi.h"
 #include "protocol/lsapi_content_length.h"
 
-// Follow an LSAPI connection from the outside: bytes that somebody else reads or writes pass by, in pieces cut
-// anywhere, and the scanners tell where packets, requests and answers begin and end. They keep a few dozen
-// bytes, never a packet, and judge only what would put them out of step: what PHP makes of a bad request is
-// PHP's business. The questions are those of the FastCGI scanners.
+// Follow an LSAPI connection from the outside: bytes that somebody else reads or writes pass by, in pieces
+// cut anywhere, and the scanners tell where packets, requests and answers begin and end. They keep a few
+// dozen bytes, never a packet, and judge only what would put them out of step: what PHP makes of a bad
+// request is PHP's business. The questions are those of the FastCGI scanners.
 namespace cede::protocol::lsapi {
 
 // Splits a byte stream into packets. Both directions share it.
@@ -40,8 +40,8 @@ class PacketTracker {
     PacketHeader current_;
 };
 
-// Finds the length of the body in a BEGIN_REQUEST packet that passes by. Header index and HTTP header block are
-// the last parts of the packet, so that their place follows from its length and the numbers in its fixed
+// Finds the length of the body in a BEGIN_REQUEST packet that passes by. Header index and HTTP header block
+// are the last parts of the packet, so that their place follows from its length and the numbers in its fixed
 // header; the index says where the value of Content-Length stands. Nothing else is kept.
 class BodyLengthFinder {
   public:
@@ -69,7 +69,9 @@ class RequestScanner : public PacketTracker {
     std::size_t feed_to_boundary(Bytes bytes) noexcept;
 
     // Nothing of a packet or a body is pending.
-    [[nodiscard]] bool at_boundary() const noexcept { return PacketTracker::at_boundary() && body_left_ == 0; }
+    [[nodiscard]] bool at_boundary() const noexcept {
+        return PacketTracker::at_boundary() && body_left_ == 0;
+    }
     // BEGIN_REQUEST packets seen.
     [[nodiscard]] std::uint64_t begun() const noexcept { return begun_; }
     // The latest request's packet is complete, so that a script may run.

@@ -33,6 +33,7 @@ struct Agent {
     bool environment_cleaned = false;
     bool orphaned = false;            // the supervisor is gone
     bool exhausted = false;           // out of descriptors
+    bool sleep_broken = false;        // a signal ended a sleep: a wake-up may have come with it
     bool prefer_handoff = false;      // which source to try first, so that neither starves the other
     std::uint32_t listen_passes = 0;  // turns for which the listen queue is passed over
     int last_listener = 0;

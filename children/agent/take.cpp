@@ -119,7 +119,8 @@ Slept sleep_free(int timeout, unsigned& signalled, bool& many) noexcept {
 // child knows.
 int took(const Taken& taken, unsigned signalled, bool many) noexcept {
     publish(ChildState::reading);
-    if (many || (signalled & ~taken.from) != 0) {
+    if (many || (signalled & ~taken.from) != 0 || agent.sleep_broken) {
+        agent.sleep_broken = false;
         ring(ChildSays::pass_on);
     } else if (waiting() == Waiting::attention) {
         ring(ChildSays::look);
@@ -157,6 +158,7 @@ int take_connection(sockaddr* address, socklen_t* length) noexcept {
             case Slept::leave:
                 return leave();
             case Slept::interrupted:
+                agent.sleep_broken = true;
                 errno = EINTR;
                 return -1;
             case Slept::look:

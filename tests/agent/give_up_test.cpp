@@ -101,6 +101,26 @@ TEST_CASE("by closing, the connection ends, and the child is free") {
     CHECK_FALSE(stage.has_parked());
 }
 
+TEST_CASE("by closing, a connection without any answer yet is parked all the same, if there is room") {
+    for (const bool room : {true, false}) {
+        CAPTURE(room);
+        Stage stage;
+        stage.control().give_up_by = room ? GiveUpBy::closing : GiveUpBy::closing_even_new;
+        const UniqueFd client = stage.connect();
+        REQUIRE(stage.becomes(0, ChildState::idle));
+        REQUIRE(stage.tell_to_give_up(0));
+        if (room) {
+            const UniqueFd parked = stage.hear_parked();
+            CHECK(silent(client.get()));
+        } else {
+            CHECK(ends_cleanly(client.get()));
+        }
+        CHECK(stage.becomes(0, ChildState::free));
+        CHECK(stage.slot(0).parked == (room ? 1 : 0));
+        CHECK(stage.slot(0).closed == (room ? 0 : 1));
+    }
+}
+
 TEST_CASE("by closing, a request that has come is served first") {
     Stage stage;
     stage.control().give_up_by = GiveUpBy::closing;

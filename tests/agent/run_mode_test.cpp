@@ -101,6 +101,7 @@ TEST_CASE("a request that has begun to come is answered before its child ends") 
         Stage stage;
         const std::string request = command("hello");
         const UniqueFd client = stage.connect();
+        REQUIRE(stage.becomes(0, ChildState::idle));
         REQUIRE(send_text(client.get(), request.substr(0, 20)));
         REQUIRE(stage.becomes(0, ChildState::reading));
         end(stage);

@@ -83,7 +83,8 @@ const Names imports{
     // the number of threads; the only functions here that allocate, once, in the zygote
     "opendir", "readdir64", "closedir",
     // waiting and messages
-    "clock_gettime", "epoll_create1", "epoll_ctl", "epoll_wait", "getpeername", "recvmsg", "sendmsg"};
+    "clock_gettime", "epoll_create1", "epoll_ctl", "epoll_wait", "getpeername", "ppoll", "recvmsg",
+    "sendmsg"};
 
 }  // namespace
 

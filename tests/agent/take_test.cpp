@@ -167,18 +167,21 @@ TEST_CASE("under pressure, a child that takes or finds nothing keeps silent, for
     CHECK_FALSE(stand_in.has_spoken(0));
 }
 
-TEST_CASE("a child that two queues have woken tells that somebody is left") {
+TEST_CASE("a child that two queues have woken passes on the wake-up that it can not use") {
     StandIn stand_in;
     stand_in.wait_until_ready();
     const pid_t child = stand_in.start_child();
     // Stopped, so that both are there when it looks.
     REQUIRE(stand_in.stop(child));
     const UniqueFd accepted = stand_in.connect();
+    REQUIRE(send_text(accepted.get(), command("hello", "", false)));
     Ends handed = tcp_pair();
+    REQUIRE(send_text(handed.theirs.get(), command("hello", "", false)));
     stand_in.hand_off(std::move(handed.ours));
     ::kill(child, SIGCONT);
-    CHECK(stand_in.hear(0).says == ChildSays::look);
-    CHECK(stand_in.becomes(0, ChildState::idle));
+    CHECK(stand_in.hear(0).says == ChildSays::pass_on);
+    CHECK(read_answer(handed.theirs.get()).text == "hello");
+    CHECK(read_answer(accepted.get()).text == "hello");
 }
 
 TEST_CASE("several listeners are served in turn") {

@@ -127,7 +127,7 @@ TEST_CASE("before descriptors run out children close what they give up, and park
         stage.turn();
         peers.push_back(std::move(ends.theirs));
     }
-    CHECK(stage.give_up_by() == GiveUpBy::closing);
+    CHECK(stage.give_up_by() == GiveUpBy::closing_even_new);
     // Not at the first that leaves, or it would go to and fro.
     const auto leave = [&] {
         peers.pop_back();
@@ -137,19 +137,20 @@ TEST_CASE("before descriptors run out children close what they give up, and park
         }));
     };
     leave();
-    CHECK(stage.give_up_by() == GiveUpBy::closing);
+    CHECK(stage.give_up_by() == GiveUpBy::closing_even_new);
     while (!peers.empty()) {
         leave();
     }
     CHECK(stage.give_up_by() == GiveUpBy::parking);
 }
 
-TEST_CASE("children that are to close by configuration close, whether there is room or not") {
+TEST_CASE("children that close by configuration do so again when there is room again") {
     Stage stage{1, false, {100, 1}, GiveUpBy::closing};
     CHECK(stage.give_up_by() == GiveUpBy::closing);
     Ends ends = socket_pair(SOCK_STREAM);
     stage.park(std::move(ends.ours));
     stage.turn();
+    CHECK(stage.give_up_by() == GiveUpBy::closing_even_new);
     ends.theirs.reset();
     CHECK(soon([&] {
         stage.turn();

@@ -77,25 +77,22 @@ TEST_CASE("if nobody is idle the mark is pressure, and arrivals wake the supervi
     CHECK(stage.turn() == 0);
 }
 
-TEST_CASE("pressure lasts while anybody waits, and ends when a few looks have found nobody") {
+TEST_CASE("pressure ends when a few looks in a row have found children enough") {
     Stage stage{2};
     const UniqueFd first = stage.arrive();
     stage.turn();
     REQUIRE(stage.mark() == Waiting::pressure);
-    // One that is free now would be expected to take it; the mark stays all the same.
-    stage.set(0, ChildState::free);
-    for (int i = 0; i < 10; ++i) {
-        stage.look();
-        CHECK(stage.mark() == Waiting::pressure);
-    }
-    UniqueFd served = stage.accept();
     stage.look();
     CHECK(stage.mark() == Waiting::pressure);
-    // Somebody comes in between: the counting begins anew.
+    // One that is free now is expected to take it, but the next one may come at once.
+    stage.set(0, ChildState::free);
     stage.look();
-    const UniqueFd second = stage.arrive();
+    CHECK(stage.mark() == Waiting::pressure);
+    // It has taken somebody else: the counting begins anew.
+    stage.set(0, ChildState::busy);
     stage.look();
-    served = stage.accept();
+    UniqueFd served = stage.accept();
+    stage.look();
     stage.look();
     CHECK(stage.mark() == Waiting::pressure);
     stage.calm_down();
@@ -104,6 +101,7 @@ TEST_CASE("pressure lasts while anybody waits, and ends when a few looks have fo
 
 TEST_CASE("checks are frequent under pressure, rare at attention, and there is always one") {
     Stage stage{1};
+    const auto nobody = stage.dispatcher().check_interval();
     stage.set(0, ChildState::idle, 1);
     const UniqueFd client = stage.arrive();
     stage.turn();
@@ -114,6 +112,8 @@ TEST_CASE("checks are frequent under pressure, rare at attention, and there is a
     REQUIRE(stage.mark() == Waiting::pressure);
     CHECK(stage.dispatcher().check_interval() < attention);
     CHECK(attention <= std::chrono::milliseconds{100});
+    CHECK(nobody <= std::chrono::seconds{1});
+    CHECK(attention < nobody);
     CHECK(stage.dispatcher().check_interval().count() > 0);
 }
 
@@ -361,4 +361,38 @@ TEST_CASE("a check finds what no event has told") {
     stage.dispatcher().check();
     CHECK(stage.state(0) == ChildState::giving_up);
     CHECK(stage.dispatcher().anybody_waits());
+}
+
+TEST_CASE("a wake-up that came to nothing is passed on to those who have been free longest, one a waiter") {
+    for (const bool by_check : {false, true}) {
+        CAPTURE(by_check);
+        Stage stage{5};
+        const std::uint64_t since[] = {50, 20, 40, 10, 30};
+        for (std::uint32_t i = 0; i < 5; ++i) {
+            stage.set(i, i == 3 ? ChildState::idle : ChildState::free, since[i]);
+        }
+        const auto wake = [&] {
+            if (by_check) {
+                stage.dispatcher().check();
+            } else {
+                stage.dispatcher().wake_later();
+                stage.turn();
+            }
+        };
+        wake();
+        for (std::uint32_t i = 0; i < 5; ++i) {
+            CHECK_FALSE(stage.rung(i));
+        }
+        const UniqueFd first = stage.arrive();
+        const UniqueFd second = stage.arrive();
+        stage.turn();
+        CHECK_FALSE(stage.rung(1));
+        wake();
+        CHECK(stage.rung(1));
+        CHECK(stage.rung(4));
+        CHECK_FALSE(stage.rung(0));
+        CHECK_FALSE(stage.rung(2));
+        CHECK_FALSE(stage.rung(3));
+        CHECK(stage.state(3) == ChildState::idle);
+    }
 }

@@ -14,7 +14,7 @@ namespace cede::children {
 struct Received {
     enum class Kind { message, nothing, closed, failed } kind = Kind::nothing;
     std::size_t size = 0;  // of the whole message, which may be more than there was room for
-    int fd = -1;  // the receiver owns it; close-on-exec
+    int fd = -1;           // the receiver owns it; close-on-exec
 };
 // Receives one message, without blocking unless `wait`. `nothing` is EAGAIN or EINTR, `closed` the end of the
 // stream, `failed` anything else (errno). A second descriptor in a message is closed, never leaked.

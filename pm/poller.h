@@ -3,11 +3,10 @@
 
 #include <cstdint>
 #include <span>
+#include <sys/epoll.h>
 #include <vector>
 
 #include "children/unique_fd.h"
-
-struct epoll_event;
 
 namespace cede::pm {
 

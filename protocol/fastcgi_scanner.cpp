@@ -39,10 +39,10 @@ void RequestScanner::feed(Bytes bytes) noexcept {
             head_complete_ = false;
             request_complete_ = false;
         }
+        // PHP takes any record but PARAMS for the end of the parameters; STDIN is the one that occurs.
+        head_complete_ = head_complete_ || (begun && header().type == RecordType::stdin_stream);
         if (ended && header().content_length == 0) {
-            // PHP takes any record but PARAMS for the end of the parameters; STDIN is the one that occurs.
-            head_complete_ = head_complete_ || header().type == RecordType::params ||
-                             header().type == RecordType::stdin_stream;
+            head_complete_ = head_complete_ || header().type == RecordType::params;
             request_complete_ = request_complete_ || header().type == RecordType::stdin_stream;
         }
     }

@@ -100,7 +100,6 @@ void RequestScanner::begin_packet() noexcept {
     } else if (request) {
         ++begun_;
         head_complete_ = false;
-        request_complete_ = false;
         body_length_ = {};
     }
 }
@@ -109,7 +108,6 @@ std::size_t RequestScanner::advance(Bytes bytes) noexcept {
     if (body_left_ > 0) {
         const std::size_t taken = bytes.size() < body_left_ ? bytes.size() : std::size_t{body_left_};
         body_left_ -= taken;
-        request_complete_ = body_left_ == 0;
         return taken;
     }
     bool begun = false;
@@ -123,7 +121,6 @@ std::size_t RequestScanner::advance(Bytes bytes) noexcept {
         if (ended) {
             head_complete_ = true;
             body_left_ = body_length_.result(header());
-            request_complete_ = body_left_ == 0;
         }
     }
     return taken;

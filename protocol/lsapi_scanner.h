@@ -77,7 +77,7 @@ class RequestScanner : public PacketTracker {
     // The latest request's packet is complete, so that a script may run.
     [[nodiscard]] bool head_complete() const noexcept { return head_complete_; }
     // The latest request is complete, to the end of its body: the peer has nothing more to send for it.
-    [[nodiscard]] bool request_complete() const noexcept { return request_complete_ && at_boundary(); }
+    [[nodiscard]] bool request_complete() const noexcept { return head_complete_ && at_boundary(); }
 
   private:
     std::size_t advance(Bytes bytes) noexcept;
@@ -87,7 +87,6 @@ class RequestScanner : public PacketTracker {
     std::uint64_t body_left_ = 0;
     BodyLengthFinder body_length_;
     bool head_complete_ = false;
-    bool request_complete_ = false;
 };
 
 // PHP to web server.

@@ -19,7 +19,9 @@ template <typename Result, typename... Arguments>
 Result set_through(const char* name, int number, Arguments... arguments) noexcept {
     forget_disposition(number);
     const auto original = reinterpret_cast<Result (*)(int, Arguments...)>(dlsym(RTLD_NEXT, name));
-    return original(number, arguments...);
+    const Result result = original(number, arguments...);
+    forget_disposition(number);  // a handler may have asked in between
+    return result;
 }
 
 }  // namespace

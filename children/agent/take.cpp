@@ -53,6 +53,8 @@ int take_handed(sockaddr* address, socklen_t* length) noexcept {
     children::Handoff handoff;
     const auto handed = children::receive_message(agent.handoff, &handoff, sizeof handoff, false);
     if (handed.fd < 0) {
+        // A message without its descriptor: there was no room for it in this process.
+        agent.exhausted = agent.exhausted || handed.kind == children::Received::Kind::message;
         return -1;
     }
     count(agent.slot->taken);

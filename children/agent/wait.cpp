@@ -77,7 +77,8 @@ Wake give_up() noexcept {
     // A web server takes a connection that is closed before any answer for a broken one, and gives a 502.
     const bool parkable = by == children::GiveUpBy::parking ||
                           (by == children::GiveUpBy::closing && !agent.connection.answered());
-    if (parkable && park()) {
+    // In a drain nobody may be left to hand it to.
+    if (parkable && mode() != RunMode::drain && park()) {
         count(agent.slot->parked);
         return Wake::gone;
     }
@@ -152,9 +153,11 @@ Wake wait_for_request(bool fresh) noexcept {
             return wake;
         }
     }
-    // A signal may have led out of here, and PHP back in, with an order to give up in between.
-    bool told = agent.slot->state.load(std::memory_order_seq_cst) == ChildState::giving_up;
-    for (bool rested = false; !told; rested = true) {
+    // A signal may have led out of here, and PHP back in. An idle child's state is the supervisor's to
+    // change: it must not be stored once more.
+    const ChildState before = agent.slot->state.load(std::memory_order_seq_cst);
+    bool told = before == ChildState::giving_up;
+    for (bool rested = before == ChildState::idle; !told; rested = true) {
         if (!rested || again) {
             publish_rest(ChildState::idle);
         }
@@ -224,11 +227,9 @@ void linger() noexcept {
     for (;;) {
         const Connection::Fill got = connection.fill(false);
         connection.discard_buffer();
-        if (got == Connection::Fill::data) {
-            continue;
-        }
+        const bool more = got == Connection::Fill::data;
         if (got == Connection::Fill::end || got == Connection::Fill::failed ||
-            connection.request_complete()) {
+            (!more && connection.request_complete())) {
             return;
         }
         if (!resting) {
@@ -244,6 +245,9 @@ void linger() noexcept {
             agent.slot->state.load(std::memory_order_seq_cst) != ChildState::idle) {
             (void)move_from_idle(ChildState::giving_up);
             return;
+        }
+        if (more) {
+            continue;
         }
         pollfd watched[2] = {{connection.fd(), POLLIN, 0}, {agent.channel, POLLIN, 0}};
         libc().poll(watched, 2, static_cast<int>((deadline - now) / 1'000'000U) + 1);

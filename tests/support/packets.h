@@ -51,12 +51,12 @@ struct RawRequest {
     bool big = false;
     std::int64_t body_length = 0;
     std::array<std::int64_t, 4> offsets{};  // script file, script name, query string, method
-    std::string special_env;
+    std::string special_env{};
     std::int64_t special_env_count = 0;
-    std::string env;
+    std::string env{};
     std::int64_t env_count = 0;
-    std::vector<std::array<std::int64_t, 3>> indexed;  // place in the index, offset, length
-    std::vector<std::array<std::int64_t, 4>> unknown;  // offset and length of name, then of value
+    std::vector<std::array<std::int64_t, 3>> indexed{};  // place in the index, offset, length
+    std::vector<std::array<std::int64_t, 4>> unknown{};  // offset and length of name, then of value
     std::string block = "GET / HTTP/1.1\r\n\r\n";
 
     // Where the index begins.

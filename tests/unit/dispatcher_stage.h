@@ -3,8 +3,11 @@
 
 #include <cstdint>
 #include <fcntl.h>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <poll.h>
+#include <string>
 #include <sys/epoll.h>
 #include <vector>
 
@@ -35,6 +38,14 @@ inline Listener listener_at(const SocketAddress& address, Listener::Kind kind) {
     ::fcntl(listener.fd.get(), F_SETFL, O_NONBLOCK);
     listener.kind = kind;
     return listener;
+}
+
+// Whether a thread of this process sleeps in the kernel (proc(5), stat).
+inline bool sleeps(pid_t thread) {
+    std::ifstream stat{"/proc/self/task/" + std::to_string(thread) + "/stat"};
+    const std::string text{std::istreambuf_iterator<char>{stat}, {}};
+    const auto end = text.rfind(") ");
+    return end != std::string::npos && text[end + 2] == 'S';
 }
 
 // A dispatcher with everything real about it but the children, whose slots the test plays.

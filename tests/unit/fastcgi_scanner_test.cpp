@@ -47,6 +47,7 @@ State meaning_of(std::string_view bytes) {
             ++state.begun;
             state.head = state.complete = false;
         }
+        state.head = state.head || type == 5;
         if (bytes.size() < size) {
             break;
         }
@@ -236,4 +237,14 @@ TEST_CASE("garbage means the same however it is cut, and harms nothing") {
             REQUIRE(scanners.state() == meaning_of(std::string_view{garbage}.substr(0, at)));
         }
     }
+}
+
+TEST_CASE("a body that begins without the end of the parameters completes the head, as PHP has it") {
+    RequestScanner scanner;
+    scanner.feed(as_bytes(begin_record(true)));
+    CHECK_FALSE(scanner.head_complete());
+    const std::string body = record(5, "body");
+    scanner.feed(as_bytes(body).first(8));
+    CHECK(scanner.head_complete());
+    CHECK_FALSE(scanner.request_complete());
 }

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "children/agent/dispositions.h"
 
+#include <cstdint>
+#include <cstring>
+
 #include "children/agent/agent.h"
 
 namespace cede::agent {
@@ -27,6 +30,30 @@ bool known_disposition(int number, struct sigaction* old) noexcept {
     }
     *old = known[number].answer;
     return true;
+}
+
+bool in_force(int number, const struct sigaction& action) noexcept {
+    struct sigaction now;
+    if (!known_disposition(number, &now)) {
+        return false;
+    }
+    // The kernel's answer differs from what was set in two harmless ways: libc adds a flag for its return
+    // trampoline (SA_RESTORER), and KILL and STOP are taken out of the mask.
+    constexpr unsigned restorer = 0x04000000;
+    if (now.sa_handler != action.sa_handler ||
+        ((static_cast<unsigned>(now.sa_flags) ^ static_cast<unsigned>(action.sa_flags)) & ~restorer) != 0) {
+        return false;
+    }
+    // The kernel knows 64 signals; libc's sigset_t has them in its first words.
+    std::uint64_t differing = 0;
+    std::uint64_t asked = 0;
+    static_assert(sizeof(sigset_t) >= sizeof asked);
+    std::memcpy(&differing, &now.sa_mask, sizeof differing);
+    std::memcpy(&asked, &action.sa_mask, sizeof asked);
+    differing ^= asked;
+    constexpr std::uint64_t never_blocked =
+        (std::uint64_t{1} << (SIGKILL - 1)) | (std::uint64_t{1} << (SIGSTOP - 1));
+    return (differing & ~never_blocked) == 0;
 }
 
 void learn_disposition(int number, const struct sigaction& answer) noexcept {

@@ -10,6 +10,8 @@ namespace cede::agent {
 
 // sigaction(2) without a new action. True if the answer is known; `old` is then filled.
 bool known_disposition(int number, struct sigaction* old) noexcept;
+// sigaction(2) with a new action that is the one in force already, `old` not being asked for: nothing to do.
+bool in_force(int number, const struct sigaction& action) noexcept;
 // What the kernel has just answered.
 void learn_disposition(int number, const struct sigaction& answer) noexcept;
 // Somebody may have set it. 0: any of them.

@@ -30,6 +30,9 @@ CEDE_EXPORT int sigaction(int number, const struct sigaction* action, struct sig
     if (action == nullptr && old != nullptr && cede::agent::known_disposition(number, old)) {
         return 0;
     }
+    if (action != nullptr && old == nullptr && cede::agent::in_force(number, *action)) {
+        return 0;
+    }
     const int result = cede::agent::libc().sigaction(number, action, old);
     if (action != nullptr) {
         forget_disposition(number);

@@ -132,6 +132,8 @@ bool carry_out(const struct request* request, int connection, struct text* out) 
     ++serial;
     if (strcmp(command, "pid") == 0) {
         append_format(out, "%d %d %d", getpid(), getppid(), getpgrp());
+    } else if (strcmp(command, "dispositions") == 0) {
+        report_dispositions(out);
     } else if (strcmp(command, "serial") == 0) {
         append_format(out, "%d", serial);
     } else if (strcmp(command, "body") == 0) {

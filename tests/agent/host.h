@@ -33,6 +33,9 @@ void report_calls(struct text* out);
 /* Apart, for a wrong wrapper would not survive it. */
 void report_fault(struct text* out);
 
+/* signals.c: whether sigaction(2) tells the truth after each way of setting a disposition. */
+void report_dispositions(struct text* out);
+
 /* commands.c */
 extern struct text environment_at_start;
 void append_environment(struct text* out);

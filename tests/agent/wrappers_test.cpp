@@ -173,3 +173,16 @@ TEST_CASE("records that are none close their connection and harm nobody") {
     const UniqueFd next = stage.connect();
     CHECK(ask(next.get(), command("pid")).starts_with(std::to_string(stage.child)));
 }
+
+TEST_CASE("what sigaction says is what the kernel has, whoever set it and however often it is asked") {
+    Stage stage;
+    const UniqueFd client = stage.connect();
+    // Twice on the same connection: what was remembered in the first request must be right in the second.
+    for (int i = 0; i < 2; ++i) {
+        const std::string text = ask(client.get(), command("dispositions"));
+        CHECK(text.find("DIFFERS") == std::string::npos);
+        CHECK(text.find("LOST") == std::string::npos);
+        CHECK(text.find("default same\ndefault same\nwrong number -1\n") != std::string::npos);
+        CHECK(std::ranges::count(text, '\n') == 29);
+    }
+}

@@ -169,6 +169,16 @@ def test_a_script_that_makes_its_standard_input_nonblocking_stops_nobody(start):
     assert pool.children == before, "nobody had to be replaced"
 
 
+def test_signal_handlers_of_scripts_work_in_each_request(start):
+    pool = start.cede(children=1)
+    with pool.connect() as connection:
+        pids = set()
+        for _ in range(5):
+            assert pool.ask(connection, "signal.php").text == "handled 1"
+            pids.add(pool.ask(connection, "pid.php").text)
+        assert len(pids) == 1, "and the child lives on"
+
+
 def test_what_scripts_write_to_standard_error_arrives_in_the_log(start):
     pool = start.cede(children=1)
     answer = pool.get("stderr.php", "text=marmalade")

@@ -24,8 +24,9 @@ class Pool {
     };
     struct Child {
         Phase phase = Phase::vacant;
-        bool ready = false;    // has asked for its first connection
-        bool leaving = false;  // was told to end
+        bool ready = false;      // has asked for its first connection
+        bool leaving = false;    // was told to end
+        bool abandoned = false;  // ordered from a zygote that has died since
         std::uint16_t age = 0;
         std::uint32_t generation = 0;
         pid_t pid = 0;

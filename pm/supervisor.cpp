@@ -322,7 +322,7 @@ void Supervisor::on_child_readable(const Poller::Event& event) {
             return;
         }
         if (received.kind != children::Received::Kind::message) {
-            drop_channel(slot);  // its end is reported by the kernel
+            on_channel_end(slot);  // the end of a child itself is reported by the kernel
             return;
         }
         if (received.size != sizeof report) {
@@ -345,6 +345,8 @@ void Supervisor::on_child_readable(const Poller::Event& event) {
                     child.ready_at = Clock::now();
                     if (child.phase == Pool::Phase::alive) {
                         on_child_ready(slot);
+                    } else if (child.abandoned) {
+                        (void)adopt(slot);
                     }
                 }
                 break;

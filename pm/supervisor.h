@@ -60,12 +60,15 @@ class Supervisor {
     void on_zygote_exit(int status);
     void on_child_exit(std::uint32_t slot, int status);
     void settle_orders_of_dead_zygote();
+    [[nodiscard]] bool adopt(std::uint32_t slot);
+    void on_channel_end(std::uint32_t slot);
 
     void drain();
     void stop();
     void tell_all(children::RunMode mode) noexcept;
     void kill_all() noexcept;
     void finish_if_empty();
+    void reap_stragglers() noexcept;
     void finish(int exit_status);
 
     Config config_;

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstring>
 #include <linux/filter.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -83,28 +84,45 @@ void Supervisor::on_zygote_exit(int status) {
     }
 }
 
-// Its last children may be alive although it could not say so. The slot has the pid, but a slot is not to be
-// trusted: only a process that is really ours is adopted.
+// Its last children may be alive, or about to be, although it could not say so. Whoever still holds the other
+// end of an order's channel is one; when nobody does, the channel ends.
 void Supervisor::settle_orders_of_dead_zygote() {
     for (std::uint32_t slot = 0; slot < pool_.size(); ++slot) {
-        Pool::Child& child = pool_.at(slot);
-        if (child.phase != Pool::Phase::ordered) {
+        if (pool_.at(slot).phase != Pool::Phase::ordered) {
             continue;
         }
-        const auto pid = static_cast<pid_t>(scoreboard_.slot(slot).pid.load());
-        siginfo_t info{};
-        if (pid > 0 && !pool_.find(pid) &&
-            waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0) {
-            child.phase = Pool::Phase::alive;
-            child.pid = pid;
-            if (child.ready) {
-                on_child_ready(slot);
-            }
-        } else {
-            drop_channel(slot);  // should it exist after all, it leaves when it notices
-            scoreboard_.reset(slot, ChildState::empty);
-            pool_.vacate(slot);
+        pool_.at(slot).abandoned = true;
+        if (!adopt(slot) && !pool_.at(slot).channel) {
+            on_channel_end(slot);  // which was noticed before the zygote's death was
         }
+    }
+}
+
+// The slot has the pid, but a slot is not to be trusted: only a process that is really ours is adopted.
+bool Supervisor::adopt(std::uint32_t slot) {
+    Pool::Child& child = pool_.at(slot);
+    const auto pid = static_cast<pid_t>(scoreboard_.slot(slot).pid.load());
+    siginfo_t info{};
+    if (pid <= 0 || pool_.find(pid) ||
+        waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) != 0) {
+        return false;
+    }
+    child.phase = Pool::Phase::alive;
+    child.pid = pid;
+    if (child.ready) {
+        on_child_ready(slot);
+    }
+    return true;
+}
+
+void Supervisor::on_channel_end(std::uint32_t slot) {
+    drop_channel(slot);
+    Pool::Child& child = pool_.at(slot);
+    if (child.phase == Pool::Phase::ordered && child.abandoned) {
+        scoreboard_.reset(slot, ChildState::empty);
+        pool_.vacate(slot);
+        fill_vacancies();
+        finish_if_empty();
     }
 }
 
@@ -188,6 +206,15 @@ void Supervisor::kill_all() noexcept {
     }
 }
 
+// A process between zygote and child may be about to end. Programs that scripts have left behind are not
+// waited for.
+void Supervisor::reap_stragglers() noexcept {
+    constexpr int longest_ms = 20;
+    for (int waited = 0; waited < longest_ms && waitpid(-1, nullptr, WNOHANG) >= 0; ++waited) {
+        poll(nullptr, 0, 1);
+    }
+}
+
 void Supervisor::finish_if_empty() {
     if ((course_ == Course::draining || course_ == Course::stopping) && pool_.empty() && zygote_.pid() == 0) {
         finish(exit_status_);
@@ -199,6 +226,7 @@ void Supervisor::finish(int exit_status) {
         return;
     }
     exit_status_ = exit_status;
+    reap_stragglers();
     for (Listener& listener : listeners_) {
         listener.remove_socket_file();
         listener.restore_flags();

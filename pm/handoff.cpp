@@ -9,23 +9,13 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <system_error>
-#include <time.h>
 #include <utility>
 
+#include "children/clock.h"
 #include "children/fd_batch.h"
 #include "children/zygote_protocol.h"
 
 namespace cede::pm {
-namespace {
-
-std::uint64_t now_ns() noexcept {
-    timespec now{};
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000U + static_cast<std::uint64_t>(now.tv_nsec);
-}
-
-}  // namespace
-
 Handoff::Handoff(Poller& poller, std::uint32_t children) {
     int ends[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0) {
@@ -50,7 +40,7 @@ Handoff::Handoff(Poller& poller, std::uint32_t children) {
 }
 
 void Handoff::push(children::UniqueFd connection) {
-    queue_.push_back({std::move(connection), now_ns()});
+    queue_.push_back({std::move(connection), children::monotonic_ns()});
 }
 
 void Handoff::pump() noexcept {
@@ -79,11 +69,11 @@ std::size_t Handoff::receive_parked(std::vector<children::UniqueFd>& into) {
 }
 
 bool Handoff::rest_until_low(std::chrono::milliseconds longest) noexcept {
-    const std::uint64_t before = now_ns();
+    const std::uint64_t before = children::monotonic_ns();
     pollfd writable{ours_.get(), POLLOUT, 0};
     poll(&writable, 1, static_cast<int>(longest.count()));
     constexpr std::uint64_t no_rest_ns = 20'000;
-    return now_ns() - before > no_rest_ns;
+    return children::monotonic_ns() - before > no_rest_ns;
 }
 
 std::size_t Handoff::waiting() const noexcept {

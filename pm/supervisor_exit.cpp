@@ -143,7 +143,10 @@ void Supervisor::on_child_exit(std::uint32_t slot, int status) {
         log(LogLevel::info, "{} ended with exit status {} {}", pool_.identity(slot), WEXITSTATUS(status),
             served);
     }
-    child_respawn_.ended(now, child.ready ? now - child.ready_at : Clock::duration::zero(), requests > 0);
+    // SIGKILL comes from outside, an administrator or the kernel short of memory: no failed start of ours.
+    const bool killed = child.ready && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+    child_respawn_.ended(now, child.ready ? now - child.ready_at : Clock::duration::zero(),
+                         requests > 0 || killed);
     drop_channel(slot);
     scoreboard_.reset(slot, ChildState::empty);
     pool_.vacate(slot);

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "children/agent/voice.h"
 
-#include <time.h>
-
 #include "children/agent/agent.h"
 #include "children/agent/libc.h"
+#include "children/clock.h"
 #include "children/fd_passing.h"
 
 namespace cede::agent {
@@ -14,12 +13,6 @@ using children::ChildSays;
 using children::ChildState;
 using children::RunMode;
 using children::Waiting;
-
-std::uint64_t now_ns() noexcept {
-    timespec now{};
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000U + static_cast<std::uint64_t>(now.tv_nsec);
-}
 
 void count(std::atomic<std::uint64_t>& counter) noexcept {
     // One writer: a plain increment, without the cost of a locked one.
@@ -33,7 +26,7 @@ void publish(ChildState state) noexcept {
 }
 
 void publish_rest(ChildState state) noexcept {
-    agent.slot->since_ns.store(now_ns(), std::memory_order_relaxed);
+    agent.slot->since_ns.store(children::monotonic_ns(), std::memory_order_relaxed);
     publish(state);
 }
 

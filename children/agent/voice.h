@@ -10,8 +10,6 @@
 // What the child says to the supervisor, and hears from it.
 namespace cede::agent {
 
-[[nodiscard]] std::uint64_t now_ns() noexcept;  // CLOCK_MONOTONIC
-
 void count(std::atomic<std::uint64_t>& counter) noexcept;
 
 // Sequentially consistent on purpose: what follows reads Control::waiting, and the supervisor does the

@@ -9,6 +9,7 @@
 #include "children/agent/libc.h"
 #include "children/agent/take.h"
 #include "children/agent/voice.h"
+#include "children/clock.h"
 #include "children/fd_passing.h"
 #include "children/zygote_protocol.h"
 
@@ -222,7 +223,7 @@ int next_connection(sockaddr* address, socklen_t* length) noexcept {
 
 void linger() noexcept {
     Connection& connection = agent.connection;
-    const std::uint64_t deadline = now_ns() + linger_ns;
+    const std::uint64_t deadline = children::monotonic_ns() + linger_ns;
     bool resting = false;
     for (;;) {
         const Connection::Fill got = connection.fill(false);
@@ -240,7 +241,7 @@ void linger() noexcept {
             }
             publish_rest(ChildState::idle);
         }
-        const std::uint64_t now = now_ns();
+        const std::uint64_t now = children::monotonic_ns();
         if (now >= deadline || mode() != RunMode::serve || waiting() != Waiting::nobody ||
             agent.slot->state.load(std::memory_order_seq_cst) != ChildState::idle) {
             (void)move_from_idle(ChildState::giving_up);

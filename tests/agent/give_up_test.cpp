@@ -6,7 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/agent/client.h"
-#include "tests/agent/stand_in.h"
+#include "tests/agent/stage.h"
 #include "tests/support/descriptors.h"
 #include "tests/support/temp_directory.h"
 
@@ -14,26 +14,6 @@ using namespace cede::tests;
 using cede::children::ChildState;
 using cede::children::GiveUpBy;
 using cede::children::Waiting;
-
-namespace {
-
-// A zygote with one child.
-struct Stage : StandIn {
-    explicit Stage(Options options = {}) : StandIn{std::move(options)} {
-        wait_until_ready();
-        child = start_child();
-    }
-    // A connection on which one request has been answered.
-    UniqueFd used_connection() {
-        UniqueFd client = connect();
-        CHECK(ask(client.get(), command("hello")) == "hello");
-        CHECK(becomes(0, ChildState::idle));
-        return client;
-    }
-    pid_t child = 0;
-};
-
-}  // namespace
 
 TEST_CASE("a parked connection stays open and is served by the next child that gets it") {
     for (const bool unix_sockets : {false, true}) {

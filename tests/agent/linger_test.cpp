@@ -9,7 +9,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/agent/client.h"
-#include "tests/agent/stand_in.h"
+#include "tests/agent/stage.h"
 #include "tests/support/descriptors.h"
 #include "tests/support/records.h"
 
@@ -18,14 +18,6 @@ using cede::children::ChildState;
 using cede::children::Waiting;
 
 namespace {
-
-struct Stage : StandIn {
-    explicit Stage(Options options = {}) : StandIn{std::move(options)} {
-        wait_until_ready();
-        child = start_child();
-    }
-    pid_t child = 0;
-};
 
 // A request without keep-alive whose program answers before it has read the body, of which `sent` bytes come.
 std::string early_request(std::size_t sent) {

@@ -9,7 +9,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/agent/client.h"
-#include "tests/agent/stand_in.h"
+#include "tests/agent/stage.h"
 #include "tests/support/descriptors.h"
 #include "tests/support/temp_directory.h"
 
@@ -17,14 +17,6 @@ using namespace cede::tests;
 using cede::children::ChildState;
 
 namespace {
-
-struct Stage : StandIn {
-    explicit Stage(Options options = {}) : StandIn{std::move(options)} {
-        wait_until_ready();
-        child = start_child();
-    }
-    pid_t child = 0;
-};
 
 // Opens a FIFO for those who wait at it, at the latest when the test ends.
 struct Gate {

@@ -12,7 +12,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/agent/client.h"
-#include "tests/agent/stand_in.h"
+#include "tests/agent/stage.h"
 #include "tests/support/descriptors.h"
 #include "tests/support/records.h"
 #include "tests/support/temp_directory.h"
@@ -21,14 +21,6 @@ using namespace cede::tests;
 using cede::children::ChildState;
 
 namespace {
-
-struct Stage : StandIn {
-    explicit Stage(Options options = {}) : StandIn{std::move(options)} {
-        wait_until_ready();
-        child = start_child();
-    }
-    pid_t child = 0;
-};
 
 // What the host program's --calls or --fault says without any agent.
 std::string by_libc(const char* what) {

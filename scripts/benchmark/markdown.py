@@ -99,9 +99,7 @@ def _other_cases(results, cases):
         if case.name.startswith("clients-") or case.name not in results.rounds:
             continue
         servers = list(results.rounds[case.name])
-        keys = []
-        for rounds in results.rounds[case.name].values():
-            keys += [key for each in rounds if each for key in each if key not in keys]
+        keys = dict.fromkeys(key for rounds in results.rounds[case.name].values() for each in rounds if each for key in each)
         rows = []
         for key in keys:
             rows.append([LABELS.get(key, key)] + [_cell(results, case.name, server, key) for server in servers])

@@ -57,10 +57,8 @@ class Dispatcher {
     // Nothing more has to be moved from here to the children.
     [[nodiscard]] bool drained() const noexcept { return draining_ && !handoff_.backed_up(); }
 
-    // What only the children's readiness can tell is known by now; the books for the log.
     [[nodiscard]] const ParkingLot& lot() const noexcept { return lot_; }
     [[nodiscard]] int handoff_receiver() const noexcept { return handoff_.receiver(); }
-    [[nodiscard]] std::vector<QueueDepth>& depths() noexcept { return depths_; }
 
     // Wakes a child, which then finds in the scoreboard what is wanted.
     static void ring(const Pool::Child& child) noexcept;

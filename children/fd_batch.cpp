@@ -39,14 +39,13 @@ std::size_t send_batch(int socket, std::span<const OutgoingFd> messages) noexcep
     return sent > 0 ? static_cast<std::size_t>(sent) : 0;
 }
 
-std::size_t receive_batch(int socket, std::size_t size, std::vector<UniqueFd>& into) {
-    constexpr std::size_t longest = 64;
+std::size_t receive_batch(int socket, std::size_t size, std::vector<IncomingFd>& into) {
     std::array<mmsghdr, fd_batch_size> headers{};
     std::array<iovec, fd_batch_size> parts{};
-    std::array<std::array<char, longest>, fd_batch_size> data;
+    std::array<std::array<std::byte, IncomingFd::longest>, fd_batch_size> data{};
     std::array<Control, fd_batch_size> controls;
     for (std::size_t i = 0; i < fd_batch_size; ++i) {
-        parts[i] = {data[i].data(), longest};
+        parts[i] = {data[i].data(), data[i].size()};
         headers[i].msg_hdr.msg_iov = &parts[i];
         headers[i].msg_hdr.msg_iovlen = 1;
         headers[i].msg_hdr.msg_control = controls[i].bytes;
@@ -55,7 +54,8 @@ std::size_t receive_batch(int socket, std::size_t size, std::vector<UniqueFd>& i
     const int received =
         recvmmsg(socket, headers.data(), fd_batch_size, MSG_DONTWAIT | MSG_CMSG_CLOEXEC, nullptr);
     for (int i = 0; i < received; ++i) {
-        const mmsghdr& one = headers[static_cast<std::size_t>(i)];
+        const auto index = static_cast<std::size_t>(i);
+        const mmsghdr& one = headers[index];
         for (cmsghdr* header = CMSG_FIRSTHDR(&one.msg_hdr); header != nullptr;
              header = CMSG_NXTHDR(const_cast<msghdr*>(&one.msg_hdr), header)) {
             if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) {
@@ -66,8 +66,8 @@ std::size_t receive_batch(int socket, std::size_t size, std::vector<UniqueFd>& i
                 int fd = -1;
                 std::memcpy(&fd, CMSG_DATA(header) + n * sizeof fd, sizeof fd);
                 UniqueFd owned{fd};
-                if (n == 0 && one.msg_len == size) {
-                    into.push_back(std::move(owned));
+                if (n == 0 && one.msg_len == size && (one.msg_hdr.msg_flags & MSG_TRUNC) == 0) {
+                    into.push_back({data[index], std::move(owned)});
                 }
             }
         }

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "protocol/detect.h"
+
 // Layout of the memory that the supervisor shares with its children. Compiled into the agent as well: no
 // allocation, no exceptions, nothing from pm/.
 //
@@ -15,7 +17,7 @@
 namespace cede::children {
 
 inline constexpr std::uint32_t scoreboard_magic = 0x63656465;  // "cede"
-inline constexpr std::uint32_t scoreboard_version = 1;
+inline constexpr std::uint32_t scoreboard_version = 2;
 inline constexpr std::size_t page_size = 4096;
 
 // docs/states.md has the table of moves. All moves of a slot are made by the child that owns it, except
@@ -84,6 +86,9 @@ struct alignas(page_size) Control {
     std::atomic<RunMode> mode{RunMode::serve};
     std::atomic<GiveUpBy> give_up_by{GiveUpBy::parking};
     std::atomic<std::uint32_t> keepalive_limit{no_keepalive_limit};  // children that may keep a connection
+    std::atomic<std::uint64_t> max_requests{0};  // of one child, which then ends; 0: no limit
+    // Which one the children speak, when it is not to be told from how they ask for connections.
+    std::atomic<protocol::Protocol> protocol{protocol::Protocol::unknown};
 };
 
 struct alignas(page_size) Slot {
@@ -95,6 +100,7 @@ struct alignas(page_size) Slot {
     std::atomic<std::uint64_t> taken{0};     // parked connections taken from the handoff queue
     std::atomic<std::uint64_t> parked{0};    // connections given up by parking
     std::atomic<std::uint64_t> closed{0};    // connections given up by closing
+    std::atomic<std::uint64_t> refused{0};   // requests that broke the protocol and did not reach PHP
 };
 
 static_assert(sizeof(Control) == page_size && sizeof(Slot) == page_size);

@@ -3,21 +3,24 @@
 
 #include <cstdint>
 
+#include "protocol/detect.h"
+#include "protocol/outcome.h"
+
 // Fixed-size messages over SOCK_SEQPACKET pairs, one message a packet: between supervisor and zygote, between
 // supervisor and each child, and from the supervisor to whichever child is free (handoff). Compiled into the
 // agent as well. Both ends come from the same build; the version catches a mixed installation.
 namespace cede::children {
 
-inline constexpr std::uint32_t protocol_version = 1;
+inline constexpr std::uint32_t protocol_version = 2;
 
-// The agent's only way to learn its descriptors: CEDE_AGENT="1 <zygote channel> <scoreboard> <handoff>
+// The agent's only way to learn its descriptors: CEDE_AGENT="2 <zygote channel> <scoreboard> <handoff>
 // <first listener> <number of listeners> <slots>", all decimal; behind the last listener comes the agent's
 // own file. Removed from the environment before PHP can see it.
 inline constexpr char agent_variable[] = "CEDE_AGENT";
 // What LD_PRELOAD held before the agent was put in front of it; put back by the agent. Absent if unset.
 inline constexpr char saved_preload_variable[] = "CEDE_LD_PRELOAD";
 // Variables that were added for the child binary's own start and that PHP scripts must not see, separated by
-// ':' (PHP_FCGI_MAX_REQUESTS).
+// ':' (PHP_FCGI_MAX_REQUESTS and the like).
 inline constexpr char hidden_variable[] = "CEDE_HIDE";
 
 // --- zygote -> supervisor ---
@@ -35,6 +38,8 @@ struct ZygoteReport {
     std::uint32_t generation = 0;
     std::int32_t pid = 0;
     std::int32_t number = 0;
+    // `ready`: what its children will speak.
+    protocol::Protocol protocol = protocol::Protocol::unknown;
     char sapi[16] = {};  // PHP's own name for its server interface, "cgi-fcgi"; empty if unknown
 };
 
@@ -46,17 +51,21 @@ struct ForkOrder {
     std::uint32_t reserved = 0;
 };
 
-// --- child -> supervisor: by the child's channel, but for `park`, which goes the handoff queue's socket
-// backwards, so that one system call of the supervisor receives those of many children ---
+// --- child -> supervisor: by the child's channel, but for those with a descriptor, which go the handoff
+// queue's socket backwards, so that one system call of the supervisor receives those of many children ---
 enum class ChildSays : std::uint32_t {
     ready = 1,  // asked for its first connection
     park,       // gives a connection up; its descriptor is attached
+    see_off,    // the same, but its peer has been told to close it: to be closed after a while if it does not
     look,       // has left `free` although the supervisor reckoned with it: look again who waits
     pass_on,    // was woken for a connection that it has not taken: somebody else must be woken for it
+    refused,    // has refused a request, for `why`; at the most once a second
 };
 struct ChildReport {
     ChildSays says = ChildSays::ready;
-    std::uint32_t reserved = 0;
+    protocol::Outcome why = protocol::Outcome::done;
+    protocol::Protocol spoken = protocol::Protocol::unknown;  // `refused`: by the look of the first byte
+    std::uint16_t reserved = 0;
 };
 
 // --- supervisor -> child: a doorbell. What it means stands in the scoreboard (slot state, Control::mode).

@@ -121,9 +121,16 @@ std::string Address::name() const {
 }
 
 std::expected<Address, Error> parse_address(std::string_view text) {
-    for (const std::string_view scheme : {"unix://", "unix:", "uds://"}) {
+    for (const std::string_view scheme : {"unix://", "unix:"}) {
         if (text.starts_with(scheme)) {
             return parse_path(text, text.substr(scheme.size()));
+        }
+    }
+    // OpenLiteSpeed's spelling: the second slash is the path's first, and a third one changes nothing.
+    for (const std::string_view scheme : {"uds://", "UDS://"}) {
+        if (text.starts_with(scheme)) {
+            const std::string_view rest = text.substr(scheme.size());
+            return parse_path(text, rest.starts_with('/') ? rest : text.substr(scheme.size() - 1));
         }
     }
     if (text.find('/') != std::string_view::npos) {

@@ -19,7 +19,7 @@ struct Address {
         tcp6,       // [::1]:9000; [::]:9000 takes IPv6 only
         any,        // *:9000, both families on one socket where there is IPv6
         localhost,  // localhost:9000, 127.0.0.1 and ::1
-        unix_path,  // /run/x.sock, unix:/run/x.sock, uds:///run/x.sock
+        unix_path,  // /run/x.sock, unix:/run/x.sock, uds://run/x.sock
     };
 
     Form form = Form::tcp4;

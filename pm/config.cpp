@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <iterator>
 #include <set>
 #include <utility>
@@ -15,8 +14,7 @@
 #include <fmt/format.h>
 
 #include "pm/config_file.h"
-#include "pm/config_value.h"
-#include "pm/limits.h"
+#include "pm/environment_defaults.h"
 #include "pm/option_table.h"
 #include "pm/words.h"
 
@@ -220,23 +218,60 @@ Done apply_given(Config& config, const Given& given) {
     return {};
 }
 
-Done apply_environment(Config& config, const Environment& environment) {
-    if (config.children_given || environment.php_fcgi_children == nullptr) {
+// A command is split into words as in a file.
+Done take_command_from_environment(Config& config, const Environment& environment) {
+    const auto variable = environment.find("CEDE_CHILD");
+    if (variable == environment.end()) {
         return {};
     }
-    constexpr std::string_view place = "PHP_FCGI_CHILDREN in the environment";
-    // 0 is php-cgi's way to say "no children, serve by yourself", which is one request at a time.
-    const auto children = parse_number(environment.php_fcgi_children, 0, limits::most_children);
-    if (!children) {
-        return usage(fmt::format("{}: {}, or give --children", place, children.error()));
+    constexpr std::string_view place = "CEDE_CHILD in the environment";
+    auto words = split_words(variable->second);
+    if (!words) {
+        return usage(fmt::format("{}: {}", place, words.error()));
     }
-    config.children = std::max(*children, 1U);
-    config.origins["children"] = place;
+    if (words->empty() || words->front().empty()) {
+        return usage(fmt::format("{}: it is empty; put the path of the program there, or unset it", place));
+    }
+    config.command = std::move(*words);
+    config.origins["command"] = fmt::format("{}: command", place);
+    return {};
+}
+
+Done settle_command(Config& config, Arguments command, const Environment& environment,
+                    const StartedAs& started_as) {
+    if (!command.empty()) {
+        config.command = std::move(command);
+        config.origins["command"] = "command";
+    }
+    if (config.command.empty()) {
+        if (auto done = take_command_from_environment(config, environment); !done) {
+            return done;
+        }
+    }
+    if (config.command.empty() && !started_as.command.empty()) {
+        config.command = started_as.command;
+        config.origins["command"] = started_as.place + ": command";
+    }
+    if (config.command.empty() && !started_as.place.empty()) {
+        return usage(
+            fmt::format("{}: there is no lsphp.real beside it; put the real lsphp there under that "
+                        "name, or name it with CEDE_CHILD or --config",
+                        started_as.place));
+    }
+    if (config.command.empty()) {
+        return usage(
+            "there is no command; put it behind '--': cede --listen 127.0.0.1:9000 -- /usr/bin/php-cgi8.2");
+    }
+    if (config.command.front().empty()) {
+        return usage("command: the program's name behind '--' is empty; give its path");
+    }
+    config.command.insert(config.command.end(), started_as.arguments.begin(), started_as.arguments.end());
     return {};
 }
 
 // From the least to the most important: file, command line. The environment fills what both leave open.
-Done fill(Config& config, const Given& given, Arguments command, const Environment& environment) {
+Done fill(Config& config, const Given& given, Arguments command, const Environment& environment,
+          const StartedAs& started_as) {
     const auto file = std::ranges::find(given, "config", &po::basic_option<char>::string_key);
     if (file != given.end()) {
         if (file->value.empty() || file->value.front().empty()) {
@@ -249,16 +284,8 @@ Done fill(Config& config, const Given& given, Arguments command, const Environme
     if (auto done = apply_given(config, given); !done) {
         return done;
     }
-    if (!command.empty()) {
-        config.command = std::move(command);
-        config.origins["command"] = "command";
-    }
-    if (config.command.empty()) {
-        return usage(
-            "there is no command; put it behind '--': cede --listen 127.0.0.1:9000 -- /usr/bin/php-cgi8.2");
-    }
-    if (config.command.front().empty()) {
-        return usage("command: the program's name behind '--' is empty; give its path");
+    if (auto done = settle_command(config, std::move(command), environment, started_as); !done) {
+        return done;
     }
     return apply_environment(config, environment);
 }
@@ -278,12 +305,19 @@ std::string where(const Config& config, std::string_view option, std::string_vie
     return found != config.origins.end() ? found->second : fmt::format("--{}", option);
 }
 
-Environment Environment::current() noexcept {
-    return Environment{std::getenv("PHP_FCGI_CHILDREN")};
+Environment environment_of(std::span<const char* const> entries) {
+    Environment environment;
+    for (const std::string_view entry : entries) {
+        if (const std::size_t equals = entry.find('='); equals != std::string_view::npos) {
+            environment.emplace(entry.substr(0, equals), entry.substr(equals + 1));
+        }
+    }
+    return environment;
 }
 
 std::expected<Invocation, Error> parse_invocation(std::span<const char* const> argv,
-                                                  const Environment& environment) {
+                                                  const Environment& environment,
+                                                  const StartedAs& started_as) {
     Arguments arguments(argv.begin() + (argv.empty() ? 0 : 1), argv.end());
     const auto separator = std::ranges::find(arguments, "--");
     Arguments command;
@@ -312,7 +346,7 @@ std::expected<Invocation, Error> parse_invocation(std::span<const char* const> a
     if (auto checked = check_given(*given); !checked) {
         return std::unexpected(checked.error());
     }
-    if (auto filled = fill(invocation.config, *given, std::move(command), environment); !filled) {
+    if (auto filled = fill(invocation.config, *given, std::move(command), environment, started_as); !filled) {
         return std::unexpected(filled.error());
     }
     return invocation;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "pm/error.h"
+#include "protocol/detect.h"
 
 namespace cede::pm {
 
@@ -36,14 +37,17 @@ struct Config {
     std::string listen_owner;
     std::string listen_group;
     int backlog = 511;
+    protocol::Protocol protocol =
+        protocol::Protocol::unknown;  // unknown: by what the children turn out to be
     unsigned children = 5;
-    bool children_given = false;  // by --children or the file; not by PHP_FCGI_CHILDREN
     std::string user;
     std::string group;
     bool allow_root = false;
     GiveUp give_up = GiveUp::park;
     std::optional<KeepaliveLimit> keepalive_limit;
     unsigned max_parked = 16384;
+    unsigned max_requests = 0;                     // of one child, which then ends; 0: no limit
+    std::chrono::milliseconds request_timeout{0};  // 0: none
     std::chrono::milliseconds stop_timeout{30000};
     std::chrono::milliseconds start_timeout{30000};
     LogLevel log_level = LogLevel::notice;
@@ -65,17 +69,25 @@ struct Invocation {
     std::string text;  // what --help or --version print, with a final line feed; else empty
 };
 
-// The variables that supply defaults. Null: not set.
-struct Environment {
-    const char* php_fcgi_children = nullptr;
+// Variables by name, of which some supply defaults (pm/environment_defaults.h, CEDE_CHILD).
+using Environment = std::map<std::string, std::string, std::less<>>;
 
-    static Environment current() noexcept;
+// From NAME=VALUE as in environ(7). Of equal names the first counts, as for getenv(3).
+Environment environment_of(std::span<const char* const> entries);
+
+// What being started under another program's name adds to a command line (pm/lsphp_name.h).
+struct StartedAs {
+    std::string place;                   // for messages: "started as '/x/lsphp'"; empty: under our own name
+    std::vector<std::string> command;    // if nothing else names one; empty: none was found
+    std::vector<std::string> arguments;  // of that program, which go behind the command wherever it is from
 };
 
 // `argv` as main() gets it, with the program's name in front. Reads the file that --config names. A setting
-// on the command line replaces the file's (all `listen` of it, for --listen). Every error has exit status 2,
-// but for a file that can not be read.
+// on the command line replaces the file's (all `listen` of it, for --listen). The command is that of the
+// command line, else the file's, else the words of the variable CEDE_CHILD, else that of `started_as`. Every
+// error has exit status 2, but for a file that can not be read.
 std::expected<Invocation, Error> parse_invocation(std::span<const char* const> argv,
-                                                  const Environment& environment);
+                                                  const Environment& environment,
+                                                  const StartedAs& started_as = {});
 
 }  // namespace cede::pm

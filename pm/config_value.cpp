@@ -103,6 +103,13 @@ Value<KeepaliveLimit> parse_keepalive_limit(std::string_view text) {
     return KeepaliveLimit{static_cast<unsigned>(*number), percent};
 }
 
+Value<protocol::Protocol> parse_protocol(std::string_view text) {
+    using protocol::Protocol;
+    static constexpr std::array<std::pair<std::string_view, Protocol>, 3> words{
+        {{"auto", Protocol::unknown}, {"fastcgi", Protocol::fastcgi}, {"lsapi", Protocol::lsapi}}};
+    return parse_word(text, words);
+}
+
 Value<GiveUp> parse_give_up(std::string_view text) {
     static constexpr std::array<std::pair<std::string_view, GiveUp>, 2> words{
         {{"park", GiveUp::park}, {"close", GiveUp::close}}};

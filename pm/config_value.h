@@ -27,6 +27,8 @@ Value<unsigned> parse_mode(std::string_view text);
 // `75%` (at most 100%), or a number of children.
 Value<KeepaliveLimit> parse_keepalive_limit(std::string_view text);
 
+// `auto` is Protocol::unknown.
+Value<protocol::Protocol> parse_protocol(std::string_view text);
 Value<GiveUp> parse_give_up(std::string_view text);
 Value<LogLevel> parse_log_level(std::string_view text);
 Value<bool> parse_yes_or_no(std::string_view text);

@@ -2,13 +2,17 @@
 #include "pm/dispatcher.h"
 
 #include <algorithm>
+#include <limits>
 #include <poll.h>
 #include <sys/epoll.h>
+#include <sys/socket.h>
 #include <utility>
 
+#include "children/clock.h"
 #include "children/fd_passing.h"
 #include "children/zygote_protocol.h"
 #include "pm/log.h"
+#include "protocol/lsapi.h"
 
 namespace cede::pm {
 
@@ -21,6 +25,8 @@ constexpr std::chrono::milliseconds quiet_interval{1000};
 constexpr std::chrono::milliseconds attention_interval{100};
 constexpr std::chrono::milliseconds pressure_interval{10};
 constexpr std::chrono::milliseconds longest_rest{1};
+constexpr std::chrono::milliseconds leaving_interval{250};
+constexpr std::uint64_t farewell_ns = 1'000'000'000;
 constexpr unsigned quiet_checks_to_calm = 3;
 constexpr unsigned most_looks_an_interval = 10;
 
@@ -32,7 +38,9 @@ Dispatcher::Dispatcher(Poller& poller, children::ScoreboardMap& scoreboard, Pool
       scoreboard_{scoreboard},
       pool_{pool},
       listeners_{listeners},
-      lot_{poller, room.parked},
+      leaving_{poller, std::numeric_limits<std::size_t>::max(), Poller::Kind::leaving},
+      lot_{poller, room.parked, Poller::Kind::parked,
+           [this](children::UniqueFd connection) { part_with(std::move(connection)); }},
       handoff_{poller, pool.size()},
       views_(pool.size()),
       room_{room.held},
@@ -48,6 +56,11 @@ void Dispatcher::on_event(const Poller::Event& event) {
     switch (event.tag.kind) {
         case Poller::Kind::parked:
             if (children::UniqueFd connection = lot_.on_event(event)) {
+                hand_over(std::move(connection));
+            }
+            break;
+        case Poller::Kind::leaving:
+            if (children::UniqueFd connection = leaving_.on_event(event)) {
                 hand_over(std::move(connection));
             }
             break;
@@ -71,8 +84,8 @@ void Dispatcher::park_all() {
     // Of many that come at once some have their next request already, and need not be watched first.
     std::vector<pollfd> readable;
     if (parked_now_.size() > 1) {
-        for (const children::UniqueFd& connection : parked_now_) {
-            readable.push_back({connection.get(), POLLIN | POLLRDHUP, 0});
+        for (const Handoff::Parked& parked : parked_now_) {
+            readable.push_back({parked.connection.get(), POLLIN | POLLRDHUP, 0});
         }
         if (poll(readable.data(), readable.size(), 0) <= 0) {
             readable.clear();
@@ -80,8 +93,10 @@ void Dispatcher::park_all() {
     }
     for (std::size_t i = 0; i < parked_now_.size(); ++i) {
         if (i < readable.size() && readable[i].revents == POLLIN) {
-            hand_over(std::move(parked_now_[i]));
-        } else if (children::UniqueFd asked = lot_.park(std::move(parked_now_[i]))) {
+            hand_over(std::move(parked_now_[i].connection));
+        } else if (parked_now_[i].seen_off) {
+            see_off(std::move(parked_now_[i].connection));
+        } else if (children::UniqueFd asked = lot_.park(std::move(parked_now_[i].connection))) {
             hand_over(std::move(asked));
         }
     }
@@ -102,7 +117,7 @@ void Dispatcher::settle() {
 // Connections that wait for a child with a request can not be closed for room as silent ones can. Before they
 // use up the descriptors, children close what they give up, after a last look, instead of parking it.
 void Dispatcher::keep_within_room() noexcept {
-    const std::size_t held = lot_.size() + handoff_.queued();
+    const std::size_t held = lot_.size() + leaving_.size() + handoff_.queued();
     const bool full = held >= (closing_for_room_ ? room_ - room_ / 8 : room_);
     if (full == closing_for_room_) {
         return;
@@ -119,6 +134,7 @@ bool Dispatcher::rest() noexcept {
 }
 
 void Dispatcher::check() {
+    close_overdue();
     handoff_.pump();
     wake_later();
     settle();
@@ -133,7 +149,7 @@ std::chrono::milliseconds Dispatcher::check_interval() const noexcept {
         case Waiting::nobody:
             break;
     }
-    return quiet_interval;
+    return leaving_.size() > 0 ? leaving_interval : quiet_interval;
 }
 
 // Attention costs a look for every waiter. Where they come this fast, pressure is cheaper.
@@ -294,7 +310,29 @@ void Dispatcher::begin_drain() {
 }
 
 void Dispatcher::close_silent() {
-    while (children::UniqueFd asked = lot_.close_silent()) {
+    while (children::UniqueFd asked = lot_.dismiss_silent(children::monotonic_ns())) {
+        hand_over(std::move(asked));
+    }
+}
+
+void Dispatcher::part_with(children::UniqueFd connection) {
+    constexpr auto packet = protocol::lsapi::bare_packet(protocol::lsapi::PacketType::conn_close);
+    if (protocol_ == protocol::Protocol::lsapi &&
+        send(connection.get(), packet.data(), packet.size(), MSG_DONTWAIT | MSG_NOSIGNAL) ==
+            static_cast<ssize_t>(packet.size())) {
+        see_off(std::move(connection));
+    }
+}
+
+void Dispatcher::see_off(children::UniqueFd connection) {
+    // Comes back only if it can't be watched.
+    if (children::UniqueFd unwatched = leaving_.park(std::move(connection))) {
+        hand_over(std::move(unwatched));
+    }
+}
+
+void Dispatcher::close_overdue() {
+    while (children::UniqueFd asked = leaving_.dismiss_silent(children::monotonic_ns() - farewell_ns)) {
         hand_over(std::move(asked));
     }
 }

@@ -15,6 +15,7 @@
 #include "pm/poller.h"
 #include "pm/pool.h"
 #include "pm/queue_depth.h"
+#include "protocol/detect.h"
 
 namespace cede::pm {
 
@@ -52,10 +53,16 @@ class Dispatcher {
     void check();
     [[nodiscard]] std::chrono::milliseconds check_interval() const noexcept;
 
+    // What the children speak. LSAPI has a word for the peer to close a connection, and it gets a second to
+    // do so: what it sent before it read that is served.
+    void speak(protocol::Protocol protocol) noexcept { protocol_ = protocol; }
+
     // From now on new and parked connections are not kept open.
     void begin_drain();
     // Nothing more has to be moved from here to the children.
-    [[nodiscard]] bool drained() const noexcept { return draining_ && !handoff_.backed_up(); }
+    [[nodiscard]] bool drained() const noexcept {
+        return draining_ && !handoff_.backed_up() && leaving_.size() == 0;
+    }
 
     [[nodiscard]] const ParkingLot& lot() const noexcept { return lot_; }
     [[nodiscard]] int handoff_receiver() const noexcept { return handoff_.receiver(); }
@@ -79,16 +86,21 @@ class Dispatcher {
     void watch_listeners();
     void unwatch_listeners() noexcept;
     void close_silent();
+    void part_with(children::UniqueFd connection);
+    void see_off(children::UniqueFd connection);
+    void close_overdue();
 
     Poller& poller_;
     children::ScoreboardMap& scoreboard_;
     Pool& pool_;
     std::span<Listener> listeners_;
     std::vector<QueueDepth> depths_;
+    ParkingLot leaving_;  // their peers have been told to close them
     ParkingLot lot_;
     Handoff handoff_;
-    std::vector<children::UniqueFd> parked_now_;  // being received; empty between events
-    std::vector<ChildView> views_;                // by slot, as last seen
+    std::vector<Handoff::Parked> parked_now_;  // being received; empty between events
+    std::vector<ChildView> views_;             // by slot, as last seen
+    protocol::Protocol protocol_ = protocol::Protocol::unknown;
     children::Waiting mark_ = children::Waiting::nobody;
     unsigned quiet_checks_ = 0;
     unsigned looks_ = 0;  // since looks_since_

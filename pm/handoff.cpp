@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstring>
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
@@ -60,10 +61,18 @@ void Handoff::pump() noexcept {
     }
 }
 
-std::size_t Handoff::receive_parked(std::vector<children::UniqueFd>& into) {
+std::size_t Handoff::receive_parked(std::vector<Parked>& into) {
+    static_assert(sizeof(children::ChildReport) <= children::IncomingFd::longest);
+    std::vector<children::IncomingFd> messages;
     std::size_t received = 0;
     do {
-        received = children::receive_batch(ours_.get(), sizeof(children::ChildReport), into);
+        messages.clear();
+        received = children::receive_batch(ours_.get(), sizeof(children::ChildReport), messages);
+        for (children::IncomingFd& message : messages) {
+            children::ChildReport report;
+            std::memcpy(&report, message.data.data(), sizeof report);
+            into.push_back({std::move(message.fd), report.says == children::ChildSays::see_off});
+        }
     } while (received == children::fd_batch_size);
     return into.size();
 }

@@ -31,8 +31,12 @@ class Handoff {
     // How many wait for a child, here and in the kernel.
     [[nodiscard]] std::size_t waiting() const noexcept;
 
-    // Appends all connections that children have parked. Returns the size of `into`.
-    std::size_t receive_parked(std::vector<children::UniqueFd>& into);
+    struct Parked {
+        children::UniqueFd connection;
+        bool seen_off = false;  // its peer has been told to close it
+    };
+    // Appends all connections that children have given up. Returns the size of `into`.
+    std::size_t receive_parked(std::vector<Parked>& into);
 
     // Sleeps until fewer than half as many connections as there are children wait in the kernel, `longest` at
     // the most. False if that was so already: then there was no rest.

@@ -163,13 +163,22 @@ std::expected<std::vector<Listener>, Error> adopt_descriptor_0(std::string_view 
 
 }  // namespace
 
+bool handed_over_by_systemd(pid_t self, const char* listen_pid, const char* listen_fds) noexcept {
+    return listen_pid != nullptr && listen_fds != nullptr &&
+           std::string_view{listen_pid} == std::to_string(self);
+}
+
+bool connection_on_descriptor_0() noexcept {
+    return int_option(STDIN_FILENO, SO_TYPE) == SOCK_STREAM && is_connected(STDIN_FILENO);
+}
+
 std::expected<std::vector<Listener>, Error> adopt_listeners(pid_t self, const char* listen_pid,
                                                             const char* listen_fds) {
+    if (handed_over_by_systemd(self, listen_pid, listen_fds)) {
+        return adopt_from_systemd(listen_fds);
+    }
     if (listen_pid == nullptr || listen_fds == nullptr) {
         return adopt_descriptor_0("no LISTEN_FDS");
-    }
-    if (std::string_view{listen_pid} == std::to_string(self)) {
-        return adopt_from_systemd(listen_fds);
     }
     return adopt_descriptor_0(
         fmt::format("LISTEN_FDS is for process {} and this is {} (start cede without a shell around "

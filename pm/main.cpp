@@ -9,8 +9,10 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <sys/auxv.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <utility>
 #include <vector>
@@ -22,9 +24,15 @@
 #include "children/unique_fd.h"
 #include "pm/child_environment.h"
 #include "pm/config.h"
+#include "pm/environment_defaults.h"
 #include "pm/identity.h"
+#include "pm/inherited.h"
 #include "pm/listener.h"
 #include "pm/log.h"
+#include "pm/lone_connection.h"
+#include "pm/lsapi_environment.h"
+#include "pm/lsphp_name.h"
+#include "pm/parent_process.h"
 #include "pm/preflight.h"
 #include "pm/supervisor.h"
 
@@ -33,6 +41,14 @@ namespace {
 
 // For the loop itself, the log, the netlink sockets and what a child's start needs for a moment.
 constexpr rlim_t descriptors_for_ourselves = 64;
+
+std::vector<const char*> own_environment() {
+    std::vector<const char*> own;
+    for (char** entry = environ; *entry != nullptr; ++entry) {
+        own.push_back(*entry);
+    }
+    return own;
+}
 
 int complain(const Error& error) {
     fmt::print(stderr, "cede: error: {}\n", error.message);
@@ -106,6 +122,14 @@ Dispatcher::Room room_within_limit(const Config& config) {
     return {parked, held};
 }
 
+// A web server that executes us (OpenLiteSpeed) has a socket as descriptor 1 that nobody reads.
+void keep_off_a_socket_on_stdout() {
+    struct stat status {};
+    if (fstat(STDOUT_FILENO, &status) == 0 && S_ISSOCK(status.st_mode)) {
+        dup2(STDERR_FILENO, STDOUT_FILENO);
+    }
+}
+
 struct Start {
     children::UniqueFd agent;
     children::SpawnRequest request;
@@ -125,10 +149,7 @@ std::expected<Start, Error> prepare_start(const Config& config, std::size_t list
         return std::unexpected{
             Error{fmt::format("can't open the agent {}: {}", *path, std::strerror(errno))}};
     }
-    std::vector<const char*> own;
-    for (char** entry = environ; *entry != nullptr; ++entry) {
-        own.push_back(*entry);
-    }
+    const auto own = own_environment();
     children::SpawnRequest request;
     request.command = config.command;
     request.environment = child_environment(own, preload_path(listeners), listeners, config.children);
@@ -140,14 +161,33 @@ std::expected<Start, Error> prepare_start(const Config& config, std::size_t list
     return Start{std::move(agent), std::move(request)};
 }
 
-int serve(const Config& config) {
+// Where stock lsphp ends with its parent, so do we; only a web server that gave us its own listener is one.
+void follow_parent(Supervisor& supervisor, std::span<const Listener> listeners, bool from_systemd,
+                   const Environment& environment) {
+    if (listeners.front().created || from_systemd || !ends_with_parent(environment)) {
+        return;
+    }
+    if (children::UniqueFd parent = parent_handle(getppid())) {
+        supervisor.follow(std::move(parent));
+    }
+}
+
+int serve(const Config& config, const Environment& environment) {
+    keep_off_a_socket_on_stdout();
+    const char* const listen_pid = std::getenv("LISTEN_PID");
+    const char* const listen_fds = std::getenv("LISTEN_FDS");
+    const bool from_systemd = handed_over_by_systemd(getpid(), listen_pid, listen_fds);
+    if (config.listen.empty() && !from_systemd && connection_on_descriptor_0() &&
+        is_for_lsphp(config, environment)) {
+        return complain(become_lone_lsphp(config, geteuid()));
+    }
     if (const auto objections = check_all(config, geteuid()); !objections.empty()) {
         for (const Error& error : objections) {
             complain(error);
         }
         return objections.front().exit_status;
     }
-    auto opened = open_listeners(config, getpid(), std::getenv("LISTEN_PID"), std::getenv("LISTEN_FDS"));
+    auto opened = open_listeners(config, getpid(), listen_pid, listen_fds);
     if (!opened) {
         return complain(opened.error());
     }
@@ -173,8 +213,13 @@ int serve(const Config& config) {
         log(LogLevel::notice, "listening on {} (backlog {}){}", listener.name, listener.backlog_granted,
             listener.created ? "" : ", inherited");
     }
+    if (const auto names = set_in_vain(own_environment()); !names.empty()) {
+        log(LogLevel::notice, "without effect here: {} (docs/moving-from-lsphp.md says why)",
+            fmt::join(names, " "));
+    }
     Supervisor supervisor{config, opened->listeners, std::move(*scoreboard), std::move(start->request),
                           room_within_limit(config)};
+    follow_parent(supervisor, opened->listeners, from_systemd, environment);
     return supervisor.run();
 }
 
@@ -193,8 +238,9 @@ int check(const Config& config) {
     return 0;
 }
 
-int dispatch(std::span<const char* const> arguments) {
-    const auto invocation = parse_invocation(arguments, Environment::current());
+int dispatch(std::span<const char* const> arguments, const StartedAs& started_as) {
+    const Environment environment = environment_of(own_environment());
+    const auto invocation = parse_invocation(arguments, environment, started_as);
     if (!invocation) {
         return complain(invocation.error());
     }
@@ -207,9 +253,51 @@ int dispatch(std::span<const char* const> arguments) {
         case Mode::check:
             return check(invocation->config);
         case Mode::run:
-            return serve(invocation->config);
+            return serve(invocation->config, environment);
     }
     return Error::failure;
+}
+
+// lsphp's name for itself (PHP_BINARY) is its argv[0], with links resolved: that must not lead to us.
+int become_real_lsphp(const std::string& place, std::string real, std::span<char* const> arguments) {
+    if (real.empty()) {
+        return complain(
+            {place + ": there is no lsphp.real beside it; put the real lsphp there under that name"});
+    }
+    std::vector<char*> argv{arguments.begin(), arguments.end()};
+    argv.resize(std::max<std::size_t>(argv.size(), 1));
+    argv.front() = real.data();
+    argv.push_back(nullptr);
+    execv(real.c_str(), argv.data());
+    return complain({fmt::format("{}: {} can not be executed: {}; try: chmod +x {}", place, real,
+                                 std::strerror(errno), real)});
+}
+
+int dispatch_as_lsphp(const std::string& executed, std::span<char* const> arguments) {
+    struct stat status {};
+    const bool socket_on_0 = fstat(STDIN_FILENO, &status) == 0 && S_ISSOCK(status.st_mode);
+    const LsphpCall call = read_lsphp_arguments(arguments, socket_on_0);
+    const std::string real = find_real_lsphp(executed);
+    StartedAs started_as{fmt::format("started as {}", executed), {}, call.handed_on};
+    if (!call.serve) {
+        return become_real_lsphp(started_as.place, real, arguments);
+    }
+    if (!real.empty()) {
+        started_as.command = {real};
+    }
+    std::vector<const char*> argv{"cede"};
+    for (const std::string& argument : call.own) {
+        argv.push_back(argument.c_str());
+    }
+    return dispatch(argv, started_as);
+}
+
+int start(std::span<char* const> arguments) {
+    const auto* executed = reinterpret_cast<const char*>(getauxval(AT_EXECFN));
+    if (executed != nullptr && is_lsphp_name(executed)) {
+        return dispatch_as_lsphp(executed, arguments);
+    }
+    return dispatch(arguments, {});
 }
 
 }  // namespace
@@ -217,7 +305,7 @@ int dispatch(std::span<const char* const> arguments) {
 
 int main(int argc, char** argv) {
     try {
-        return cede::pm::dispatch({argv, static_cast<std::size_t>(argc)});
+        return cede::pm::start({argv, static_cast<std::size_t>(argc)});
     } catch (const std::exception& error) {
         fmt::print(stderr, "cede: error: {}\n", error.what());
         return cede::pm::Error::failure;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <sstream>
 #include <utility>
 
@@ -38,11 +39,6 @@ Assigned store_backlog(Config& config, const std::string& value) {
     return {};
 }
 
-Assigned store_children(Config& config, const std::string& value) {
-    config.children_given = true;
-    return store(config.children, parse_number(value, 1, limits::most_children));
-}
-
 Assigned add_listen(Config& config, const std::string& value) {
     if (const auto address = parse_address(value); !address) {
         return std::unexpected(address.error().message);
@@ -72,8 +68,14 @@ constexpr std::array table{
     Option{"listen-group", "GROUP", "group of a socket file (that of --user)",
            [](Config& c, const std::string& v) { return store_text(c.listen_group, v); }},
     Option{"backlog", "N", "how many connections may wait in the kernel's queue (511)", store_backlog},
-    Option{"children", "N", "how many children (PHP_FCGI_CHILDREN from the environment, else 5)",
-           store_children},
+    Option{"protocol", "auto|fastcgi|lsapi", "what the children speak (auto: php-cgi FastCGI, lsphp LSAPI)",
+           [](Config& c, const std::string& v) { return store(c.protocol, parse_protocol(v)); }},
+    Option{"children", "N",
+           "how many children (from the environment: PHP_LSAPI_CHILDREN, LSAPI_CHILDREN or "
+           "PHP_FCGI_CHILDREN; else 5)",
+           [](Config& c, const std::string& v) {
+               return store(c.children, parse_number(v, 1, limits::most_children));
+           }},
     Option{"user", "USER", "whom the children run as; needed when cede is started by root",
            [](Config& c, const std::string& v) { return store_text(c.user, v); }},
     Option{"group", "GROUP", "their group (that of --user)",
@@ -91,6 +93,18 @@ constexpr std::array table{
     Option{"max-parked", "N", "how many parked connections; beyond it the longest-parked is closed (16384)",
            [](Config& c, const std::string& v) {
                return store(c.max_parked, parse_number(v, 0, limits::most_parked));
+           }},
+    Option{"max-requests", "N",
+           "how many requests a child serves before another takes its place, 0: no limit (from the "
+           "environment: PHP_LSAPI_MAX_REQUESTS, LSAPI_MAX_REQS or PHP_FCGI_MAX_REQUESTS; else 0)",
+           [](Config& c, const std::string& v) {
+               return store(c.max_requests, parse_number(v, 0, std::numeric_limits<unsigned>::max()));
+           }},
+    Option{"request-timeout", "TIME",
+           "how long a request may run before its child is ended, 0: no limit (from the environment: "
+           "LSAPI_MAX_PROCESS_TIME in seconds; else 0)",
+           [](Config& c, const std::string& v) {
+               return store(c.request_timeout, parse_time(v, milliseconds{0}));
            }},
     Option{"stop-timeout", "TIME", "how long a graceful stop waits for running requests (30s)",
            [](Config& c, const std::string& v) {
@@ -142,8 +156,8 @@ std::string help_text() {
     std::ostringstream out;
     out << "Usage: cede [run] [OPTIONS] -- COMMAND [ARGUMENTS]\n"
            "       cede check [OPTIONS] -- COMMAND [ARGUMENTS]\n\n"
-           "Runs a pool of FastCGI children, for example of /usr/bin/php-cgi8.2, whose idle connections\n"
-           "never hold a child that somebody else needs. 'check' validates and starts nothing.\n\n"
+           "Runs a pool of FastCGI or LSAPI children, of php-cgi or lsphp, whose idle connections never\n"
+           "hold a child that somebody else needs. 'check' validates and starts nothing.\n\n"
         << described
         << "\nTimes: 30, 30s, 500ms, 2m, 1h. Exit status: 0 success, 1 failure, 2 wrong usage.\n"
            "Example: cede --listen 127.0.0.1:9000 --children 10 --user www-data -- /usr/bin/php-cgi8.2\n";

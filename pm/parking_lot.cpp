@@ -5,6 +5,8 @@
 #include <sys/socket.h>
 #include <utility>
 
+#include "children/clock.h"
+
 namespace cede::pm {
 namespace {
 
@@ -19,13 +21,14 @@ bool has_data(int fd) noexcept {
 children::UniqueFd ParkingLot::park(children::UniqueFd connection) {
     const std::uint32_t index = take_place();
     Place& place = places_[index];
-    const Poller::Tag tag{Poller::Kind::parked, index, place.age};
+    const Poller::Tag tag{kind_, index, place.age};
     if (!poller_.add(connection.get(), EPOLLIN | EPOLLRDHUP, tag)) {
         place.next = free_;
         free_ = index;
         return connection;
     }
     place.fd = std::move(connection);
+    place.since_ns = children::monotonic_ns();
     place.previous = newest_;
     place.next = none;
     (newest_ == none ? oldest_ : places_[newest_].next) = index;
@@ -38,6 +41,7 @@ children::UniqueFd ParkingLot::park(children::UniqueFd connection) {
         return longest;
     }
     ++closed_for_room_;
+    dismiss_(std::move(longest));
     return {};
 }
 
@@ -55,12 +59,13 @@ children::UniqueFd ParkingLot::on_event(const Poller::Event& event) noexcept {
     return connection;
 }
 
-children::UniqueFd ParkingLot::close_silent() noexcept {
-    while (oldest_ != none) {
+children::UniqueFd ParkingLot::dismiss_silent(std::uint64_t parked_before_ns) {
+    while (oldest_ != none && places_[oldest_].since_ns < parked_before_ns) {
         children::UniqueFd connection = leave(oldest_);
         if (has_data(connection.get())) {
             return connection;
         }
+        dismiss_(std::move(connection));
     }
     return {};
 }

@@ -3,7 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
+#include <functional>
+#include <utility>
 #include <vector>
 
 #include "children/unique_fd.h"
@@ -15,19 +16,27 @@ namespace cede::pm {
 // becomes readable or its peer goes. Reads no byte of any.
 class ParkingLot {
   public:
-    // `poller` must outlive the lot. `capacity`: with more than that, the longest-parked is closed.
-    ParkingLot(Poller& poller, std::size_t capacity) noexcept : poller_{poller}, capacity_{capacity} {}
+    // What becomes of a connection that must go and has nothing to read.
+    using Dismiss = std::function<void(children::UniqueFd)>;
+
+    // `poller` must outlive the lot, whose events are of this kind. `capacity`: with more than that, the
+    // longest-parked is dismissed.
+    ParkingLot(
+        Poller& poller, std::size_t capacity, Poller::Kind kind = Poller::Kind::parked,
+        Dismiss dismiss = [](const children::UniqueFd&) {})
+        : poller_{poller}, capacity_{capacity}, kind_{kind}, dismiss_{std::move(dismiss)} {}
 
     // Returns a connection that had to make room and has something to read, which must be served, not closed;
     // or the new one if it can't be watched.
     [[nodiscard]] children::UniqueFd park(children::UniqueFd connection);
 
-    // For an event of kind `parked`. A connection that has become readable leaves the lot; one whose peer has
-    // gone is closed; an event for somebody who has left is nothing.
+    // For an event of the lot's kind. A connection that has become readable leaves the lot; one whose peer
+    // has gone is closed; an event for somebody who has left is nothing.
     [[nodiscard]] children::UniqueFd on_event(const Poller::Event& event) noexcept;
 
-    // Closes whoever has nothing to read. Those that have come out, one a call, until there is none.
-    [[nodiscard]] children::UniqueFd close_silent() noexcept;
+    // Dismisses all that were parked before this time (CLOCK_MONOTONIC) and have nothing to read. Those that
+    // have come out, one a call, until there is none.
+    [[nodiscard]] children::UniqueFd dismiss_silent(std::uint64_t parked_before_ns);
 
     [[nodiscard]] std::size_t size() const noexcept { return size_; }
     [[nodiscard]] std::uint64_t closed_for_room() const noexcept { return closed_for_room_; }
@@ -38,6 +47,7 @@ class ParkingLot {
     // A doubly linked list in order of arrival, within the vector; free places are linked by `next`.
     struct Place {
         children::UniqueFd fd;
+        std::uint64_t since_ns = 0;
         std::uint32_t previous = none;
         std::uint32_t next = none;
         std::uint16_t age = 0;
@@ -48,6 +58,8 @@ class ParkingLot {
 
     Poller& poller_;
     std::size_t capacity_;
+    Poller::Kind kind_;
+    Dismiss dismiss_;
     std::vector<Place> places_;
     std::uint32_t free_ = none;
     std::uint32_t oldest_ = none;

@@ -29,8 +29,9 @@ std::unexpected<Error> refuse(std::string message) {
     return std::unexpected(Error{std::move(message), Error::failure});
 }
 
+// check_command() puts the place in front.
 std::unexpected<Error> refuse_command(const std::string& path, std::string_view problem) {
-    return refuse(fmt::format("command {}: {}", quoted(path), problem));
+    return refuse(fmt::format("{}: {}", quoted(path), problem));
 }
 
 std::string reason(int error) {
@@ -94,9 +95,14 @@ Error located(const Config& config, const std::string& listen, const Error& erro
     return Error{fmt::format("{}: {}", where(config, "listen", listen), error.message), error.exit_status};
 }
 
-}  // namespace
+// Ends in a circle: cede started under the name lsphp, told to run the lsphp that it has taken the place of.
+bool is_cede_itself(const struct stat& status) {
+    struct stat self {};
+    return ::stat("/proc/self/exe", &self) == 0 && self.st_dev == status.st_dev &&
+           self.st_ino == status.st_ino;
+}
 
-Done check_command(const std::string& path) {
+Done check_file(const std::string& path) {
     if (path.find('/') == std::string::npos) {
         return refuse_command(path,
                               "this is not a path, and PATH is not searched; write it in full, like "
@@ -110,6 +116,9 @@ Done check_command(const std::string& path) {
     }
     if (!S_ISREG(status.st_mode)) {
         return refuse_command(path, "this is not a regular file; give the path of a PHP binary");
+    }
+    if (is_cede_itself(status)) {
+        return refuse_command(path, "this is cede itself; give the path of the real PHP binary");
     }
     if (::faccessat(AT_FDCWD, path.c_str(), X_OK, AT_EACCESS) != 0) {
         return refuse_command(
@@ -127,6 +136,26 @@ Done check_command(const std::string& path) {
         return errno == EACCES ? Done{} : refuse_command(path, reason(errno) + "; check the file system");
     }
     return check_program(path, file.get());
+}
+
+// lsphp as root closes its listener at the first request, for it expects to change its user for each one.
+Done check_lsphp_user(const Config& config, uid_t euid) {
+    const auto identity = resolve_identity(config, euid);
+    if (config.protocol == protocol::Protocol::lsapi && identity && identity->uid == 0) {
+        return refuse(fmt::format("{}: lsphp can not serve as root; give --user, and leave --allow-root out",
+                                  where(config, config.user.empty() ? "allow-root" : "user")));
+    }
+    return {};
+}
+
+}  // namespace
+
+Done check_command(const std::string& path, std::string_view place) {
+    auto checked = check_file(path);
+    if (!checked) {
+        checked.error().message.insert(0, fmt::format("{} ", place));
+    }
+    return checked;
 }
 
 Done check_identity(const Config& config, uid_t euid) {
@@ -171,8 +200,9 @@ std::vector<Error> check_all(const Config& config, uid_t euid) {
     };
     note(check_listen(config));
     note(check_identity(config, euid));
+    note(check_lsphp_user(config, euid));
     if (!config.command.empty()) {
-        note(check_command(config.command.front()));
+        note(check_command(config.command.front(), where(config, "command")));
     }
     return errors;
 }

@@ -3,6 +3,7 @@
 
 #include <expected>
 #include <string>
+#include <string_view>
 #include <sys/types.h>
 #include <vector>
 
@@ -15,8 +16,8 @@ namespace cede::pm {
 
 // The child binary: a regular file that we may execute, and either a dynamically linked ELF program of our
 // own machine type whose loader exists (else the agent could not be preloaded), not set-user-id, or a `#!`
-// script whose interpreter exists. `path` is not searched for in PATH.
-std::expected<void, Error> check_command(const std::string& path);
+// script whose interpreter exists, and not cede. `path` is not searched for in PATH; `place` starts messages.
+std::expected<void, Error> check_command(const std::string& path, std::string_view place = "command");
 
 // As resolve_identity(), without the result.
 std::expected<void, Error> check_identity(const Config& config, uid_t euid);
@@ -25,7 +26,8 @@ std::expected<void, Error> check_identity(const Config& config, uid_t euid);
 // at the path now is nothing, or a socket; --listen-owner and --listen-group exist. Opens no socket.
 std::expected<void, Error> check_listen(const Config& config);
 
-// All of the above; every error, not only the first. Empty: no objection.
+// All of the above, and that children which are known to be lsphp are not root; every error, not only the
+// first. Empty: no objection.
 std::vector<Error> check_all(const Config& config, uid_t euid);
 
 }  // namespace cede::pm

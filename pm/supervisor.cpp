@@ -11,6 +11,8 @@
 #include <sys/wait.h>
 #include <utility>
 
+#include <boost/asio/post.hpp>
+
 #include "children/fd_passing.h"
 #include "pm/log.h"
 
@@ -63,10 +65,14 @@ Supervisor::Supervisor(const Config& config, std::span<Listener> listeners,
           poller_,
           with_descriptors(std::move(request), listeners, scoreboard_.fd(), dispatcher_.handoff_receiver()),
           {[this] { on_zygote_ready(); },
-           [this](const children::ZygoteReport& report) { on_forked(report); }}} {
+           [this](const children::ZygoteReport& report) { on_forked(report); }}},
+      overtime_{config.request_timeout} {
+    children::Control& control = scoreboard_.control();
     if (config.keepalive_limit) {
-        scoreboard_.control().keepalive_limit = config.keepalive_limit->children(config.children);
+        control.keepalive_limit = config.keepalive_limit->children(config.children);
     }
+    control.max_requests = config.max_requests;
+    control.protocol = config.protocol;
 }
 
 int Supervisor::run() {
@@ -111,10 +117,7 @@ void Supervisor::on_events() {
         }
         dispatcher_.settle();
     } while (dispatcher_.rest() && Clock::now() < longest);
-    if (course_ == Course::draining && dispatcher_.drained() &&
-        scoreboard_.control().mode.load() == RunMode::serve) {
-        tell_all(RunMode::drain);
-    }
+    end_drain_if_empty();
     arm_timer();
 }
 
@@ -127,8 +130,8 @@ void Supervisor::watch_signals() {
         Supervisor* self;
         void operator()(const boost::system::error_code& error, int number) const {
             if (!error) {
-                self->on_signal(number);
                 self->signals_.async_wait(*this);
+                self->on_signal(number);
             }
         }
     };
@@ -150,12 +153,17 @@ void Supervisor::on_signal(int number) {
                 log(LogLevel::notice, "second SIGQUIT: stopping at once");
                 stop();
             } else {
-                drain();
+                drain("SIGQUIT");
             }
             break;
         default:
-            log(LogLevel::notice, "{} has no meaning here and is ignored (docs/signals.md)",
-                strsignal(number));
+            // After the signals that came with it: OpenLiteSpeed sends SIGUSR1 right behind SIGTERM.
+            boost::asio::post(loop_, [this, number] {
+                if (course_ != Course::stopping) {
+                    log(LogLevel::notice, "{} has no meaning here and is ignored (docs/signals.md)",
+                        strsignal(number));
+                }
+            });
             break;
     }
     arm_timer();
@@ -167,6 +175,7 @@ void Supervisor::arm_timer() {
     auto next = Clock::time_point::max();
     const auto consider = [&next](Clock::time_point at) { next = std::min(next, at); };
     consider(now + dispatcher_.check_interval());
+    consider(overtime_.due());
     if (course_ == Course::draining || course_ == Course::stopping) {
         consider(stop_deadline_);
     } else if (zygote_.phase() == ZygoteHost::Phase::down) {
@@ -194,6 +203,8 @@ void Supervisor::arm_timer() {
 void Supervisor::on_timer() {
     const auto now = Clock::now();
     dispatcher_.check();
+    end_overlong(now);
+    end_drain_if_empty();
     if ((course_ == Course::draining || course_ == Course::stopping) && now >= stop_deadline_) {
         if (course_ == Course::draining) {
             log(LogLevel::warning, "requests still run after the stop timeout; ending them (--stop-timeout)");
@@ -239,8 +250,10 @@ void Supervisor::fail_start(const std::string& explanation) {
 }
 
 void Supervisor::on_zygote_ready() {
-    log(LogLevel::info, "zygote gen={} pid={} ready after {} ms", zygote_.generation(), zygote_.pid(),
-        microseconds(Clock::now() - zygote_.started_at()) / 1000);
+    log(LogLevel::info, "zygote gen={} pid={} ready after {} ms; its children speak {}", zygote_.generation(),
+        zygote_.pid(), microseconds(Clock::now() - zygote_.started_at()) / 1000,
+        protocol::name_of(zygote_.protocol()));
+    dispatcher_.speak(zygote_.protocol());
     fill_vacancies();
 }
 
@@ -338,7 +351,11 @@ void Supervisor::on_child_readable(const Poller::Event& event) {
                 dispatcher_.wake_later();
                 break;
             case ChildSays::park:
-                break;  // has a way of its own
+            case ChildSays::see_off:
+                break;  // have a way of their own
+            case ChildSays::refused:
+                on_refused(slot, report);
+                break;
             case ChildSays::ready:
                 if (!child.ready) {
                     child.ready = true;
@@ -367,11 +384,15 @@ void Supervisor::on_child_ready(std::uint32_t slot) {
     }
 }
 
-void Supervisor::drop_channel(std::uint32_t slot) noexcept {
-    Pool::Child& child = pool_.at(slot);
-    if (child.channel) {
-        poller_.remove(child.channel.get());
-        child.channel.reset();
+void Supervisor::on_refused(std::uint32_t slot, const ChildReport& report) {
+    std::uint64_t total = 0;
+    for (std::uint32_t i = 0; i < pool_.size(); ++i) {
+        total += scoreboard_.slot(i).refused.load(std::memory_order_relaxed);
+    }
+    const std::string line = refusals_.report(Clock::now(), pool_.identity(slot), report.why, report.spoken,
+                                              zygote_.protocol(), total);
+    if (!line.empty()) {
+        log(LogLevel::warning, "{}", line);
     }
 }
 

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <sys/types.h>
 #include <vector>
 
@@ -14,11 +15,15 @@
 
 #include "children/scoreboard_map.h"
 #include "children/spawn.h"
+#include "children/unique_fd.h"
+#include "children/zygote_protocol.h"
 #include "pm/config.h"
 #include "pm/dispatcher.h"
 #include "pm/listener.h"
+#include "pm/overtime.h"
 #include "pm/poller.h"
 #include "pm/pool.h"
+#include "pm/refusals.h"
 #include "pm/respawn.h"
 #include "pm/zygote_host.h"
 
@@ -31,6 +36,9 @@ class Supervisor {
     // `request` lacks the descriptors, which the supervisor adds. Throws std::system_error.
     Supervisor(const Config& config, std::span<Listener> listeners, children::ScoreboardMap scoreboard,
                children::SpawnRequest request, Dispatcher::Room room);
+
+    // Before run(): stops gracefully when the process behind this pidfd ends.
+    void follow(children::UniqueFd parent);
 
     // Serves until stopped. The exit status: 0, or 1 if the children could never be started.
     int run();
@@ -54,6 +62,7 @@ class Supervisor {
     [[nodiscard]] bool order_child(std::uint32_t slot);
     void on_child_readable(const Poller::Event& event);
     void on_child_ready(std::uint32_t slot);
+    void on_refused(std::uint32_t slot, const children::ChildReport& report);
     void drop_channel(std::uint32_t slot) noexcept;
 
     void reap();
@@ -63,7 +72,9 @@ class Supervisor {
     [[nodiscard]] bool adopt(std::uint32_t slot);
     void on_channel_end(std::uint32_t slot);
 
-    void drain();
+    void end_overlong(Clock::time_point now);
+    void drain(std::string_view cause);
+    void end_drain_if_empty();
     void stop();
     void tell_all(children::RunMode mode) noexcept;
     void kill_all() noexcept;
@@ -80,6 +91,8 @@ class Supervisor {
     ZygoteHost zygote_;
     Respawn zygote_respawn_;
     Respawn child_respawn_;
+    Refusals refusals_;
+    Overtime overtime_;
     struct EarlyExit {
         pid_t pid;
         int status;
@@ -91,6 +104,7 @@ class Supervisor {
 
     boost::asio::io_context loop_{1};
     boost::asio::posix::stream_descriptor poller_handle_{loop_};
+    boost::asio::posix::stream_descriptor parent_{loop_};
     boost::asio::signal_set signals_{loop_};
     boost::asio::steady_timer timer_{loop_};
     Clock::time_point timer_set_for_ = Clock::time_point::max();

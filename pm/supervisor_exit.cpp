@@ -115,6 +115,14 @@ bool Supervisor::adopt(std::uint32_t slot) {
     return true;
 }
 
+void Supervisor::drop_channel(std::uint32_t slot) noexcept {
+    Pool::Child& child = pool_.at(slot);
+    if (child.channel) {
+        poller_.remove(child.channel.get());
+        child.channel.reset();
+    }
+}
+
 void Supervisor::on_channel_end(std::uint32_t slot) {
     drop_channel(slot);
     Pool::Child& child = pool_.at(slot);
@@ -153,13 +161,49 @@ void Supervisor::on_child_exit(std::uint32_t slot, int status) {
     dispatcher_.wake_later();  // it may have been woken for a connection, and died on the way
 }
 
+void Supervisor::end_overlong(Clock::time_point now) {
+    if (now < overtime_.due()) {
+        return;
+    }
+    std::vector<Overtime::View> views;
+    for (std::uint32_t slot = 0; slot < pool_.size(); ++slot) {
+        const Pool::Child& child = pool_.at(slot);
+        const children::Slot& books = scoreboard_.slot(slot);
+        views.push_back({child.pid, child.phase == Pool::Phase::alive && books.state == ChildState::busy,
+                         books.requests.load()});
+    }
+    for (const Overtime::Ending ending : overtime_.check(views, now)) {
+        const bool forced = ending.how == Overtime::How::force;
+        if (forced) {
+            log(LogLevel::warning, "{} still runs its request, killing it ({})", pool_.identity(ending.slot),
+                where(config_, "request-timeout"));
+        } else {
+            log(LogLevel::warning, "{} request runs longer than {} s, ending it ({})",
+                pool_.identity(ending.slot), std::chrono::duration<double>{config_.request_timeout}.count(),
+                where(config_, "request-timeout"));
+        }
+        kill(pool_.at(ending.slot).pid, forced ? SIGKILL : SIGTERM);
+    }
+}
+
 // --- the supervisor's own end ---
 
-void Supervisor::drain() {
+void Supervisor::follow(children::UniqueFd parent) {
+    parent_.assign(parent.release());
+    parent_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
+                       [this](const boost::system::error_code& error) {
+                           if (!error) {
+                               drain("the parent process has ended, and LSAPI_PPID_NO_CHECK is not set");
+                               arm_timer();
+                           }
+                       });
+}
+
+void Supervisor::drain(std::string_view cause) {
     if (course_ == Course::draining || course_ == Course::stopping) {
         return;
     }
-    log(LogLevel::notice, "stopping after what waits and runs is served (SIGQUIT), within {} ms",
+    log(LogLevel::notice, "stopping after what waits and runs is served ({}), within {} ms", cause,
         config_.stop_timeout.count());
     course_ = Course::draining;
     stop_deadline_ = Clock::now() + config_.stop_timeout;
@@ -168,11 +212,17 @@ void Supervisor::drain() {
     }
     dispatcher_.begin_drain();
     dispatcher_.settle();
-    if (dispatcher_.drained()) {
-        tell_all(RunMode::drain);
-    }
+    end_drain_if_empty();
     zygote_.dismiss();
     finish_if_empty();
+}
+
+// Children end as soon as they are told, so not before all that waits has been moved to them.
+void Supervisor::end_drain_if_empty() {
+    if (course_ == Course::draining && dispatcher_.drained() &&
+        scoreboard_.control().mode.load() == RunMode::serve) {
+        tell_all(RunMode::drain);
+    }
 }
 
 void Supervisor::stop() {

@@ -7,6 +7,7 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <unistd.h>
 #include <utility>
 
 #include <fmt/format.h>
@@ -18,6 +19,7 @@ namespace cede::pm {
 
 using children::ZygoteReport;
 using children::ZygoteSays;
+using protocol::Protocol;
 
 namespace {
 
@@ -33,6 +35,13 @@ std::string describe_status(int status) {
 
 std::string sapi_name(const ZygoteReport& report) {
     return {report.sapi, strnlen(report.sapi, sizeof report.sapi)};
+}
+
+std::string not_for_web_servers(const std::string& program, const std::string& sapi) {
+    return fmt::format(
+        "{} is PHP's '{}' program, which speaks neither FastCGI nor LSAPI; give php-cgi or lsphp, for "
+        "example /usr/bin/php-cgi8.2",
+        program, sapi);
 }
 
 }  // namespace
@@ -67,7 +76,7 @@ bool ZygoteHost::start(Clock::time_point now, std::string& explanation) {
     started_at_ = now;
     phase_ = Phase::started;
     sapi_.clear();
-    refused_ = false;
+    refusal_.clear();
     return true;
 }
 
@@ -103,6 +112,26 @@ void ZygoteHost::on_readable() {
     }
 }
 
+// Why children of this program could not serve.
+std::string ZygoteHost::objection(const ZygoteReport& report) const {
+    const std::string& program = request_.command.front();
+    const bool lsphp = sapi_ == "litespeed";
+    if (!sapi_.empty() && !lsphp && sapi_ != "cgi-fcgi") {
+        return not_for_web_servers(program, sapi_);
+    }
+    const Protocol own = lsphp ? Protocol::lsapi : Protocol::fastcgi;
+    if (!sapi_.empty() && report.protocol != own) {
+        return fmt::format("{} speaks {}, but --protocol is {}; leave that option out", program,
+                           protocol::name_of(own), protocol::name_of(report.protocol));
+    }
+    if (lsphp && (request_.change_identity ? request_.uid : geteuid()) == 0) {
+        return fmt::format(
+            "{} ends after its first connection when it runs as root; give another user with --user",
+            program);
+    }
+    return {};
+}
+
 void ZygoteHost::hear(const ZygoteReport& report) {
     switch (report.says) {
         case ZygoteSays::hello:
@@ -115,12 +144,13 @@ void ZygoteHost::hear(const ZygoteReport& report) {
             break;
         case ZygoteSays::ready:
             sapi_ = sapi_name(report);
-            if (!sapi_.empty() && sapi_ != "cgi-fcgi") {
-                refused_ = true;
+            refusal_ = objection(report);
+            if (!refusal_.empty()) {
                 kill();
                 break;
             }
             phase_ = Phase::ready;
+            protocol_ = report.protocol == Protocol::lsapi ? Protocol::lsapi : Protocol::fastcgi;
             if (report.number > 1) {
                 log(LogLevel::warning,
                     "zygote gen={} pid={} runs {} threads: an extension started them before the first "
@@ -149,11 +179,11 @@ std::string ZygoteHost::on_exit(int status) {
     pid_ = 0;
     const std::string& program = request_.command.front();
     const std::string how = describe_status(status);
-    if (refused_ || (reached == Phase::loaded && sapi_ == "cli")) {
-        return fmt::format(
-            "{} is PHP's '{}' program, which doesn't speak FastCGI; give php-cgi, for example "
-            "/usr/bin/php-cgi8.2",
-            program, sapi_);
+    if (!refusal_.empty()) {
+        return refusal_;
+    }
+    if (reached == Phase::loaded && sapi_ == "cli") {
+        return not_for_web_servers(program, sapi_);
     }
     switch (reached) {
         case Phase::started:
@@ -163,7 +193,7 @@ std::string ZygoteHost::on_exit(int status) {
                 program, how);
         case Phase::loaded:
             return fmt::format(
-                "{} {} before it asked for a connection; is it php-cgi? Run it by hand to see what "
+                "{} {} before it asked for a connection; is it php-cgi or lsphp? Run it by hand to see what "
                 "it says: {} -v",
                 program, how, program);
         default:
@@ -195,7 +225,7 @@ std::string ZygoteHost::overdue(Clock::time_point now, Clock::duration start_tim
     }
     if (phase_ == Phase::loaded && now - started_at_ > start_timeout) {
         return fmt::format(
-            "{} has not asked for a connection within the start timeout; is it php-cgi? If it "
+            "{} has not asked for a connection within the start timeout; is it php-cgi or lsphp? If it "
             "only needs longer, raise --start-timeout",
             program);
     }

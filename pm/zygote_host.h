@@ -49,11 +49,14 @@ class ZygoteHost {
     [[nodiscard]] std::string overdue(Clock::time_point now, Clock::duration start_timeout) const;
 
     [[nodiscard]] Phase phase() const noexcept { return phase_; }
+    // What its children speak, once it is ready.
+    [[nodiscard]] protocol::Protocol protocol() const noexcept { return protocol_; }
     [[nodiscard]] pid_t pid() const noexcept { return pid_; }
     [[nodiscard]] std::uint32_t generation() const noexcept { return generation_; }
     [[nodiscard]] Clock::time_point started_at() const noexcept { return started_at_; }
 
   private:
+    [[nodiscard]] std::string objection(const children::ZygoteReport& report) const;
     void hear(const children::ZygoteReport& report);
 
     Poller& poller_;
@@ -65,7 +68,8 @@ class ZygoteHost {
     children::UniqueFd channel_;
     Clock::time_point started_at_{};
     std::string sapi_;  // PHP's own name, once known
-    bool refused_ = false;
+    protocol::Protocol protocol_ = protocol::Protocol::unknown;
+    std::string refusal_;  // why it can't be used, when it has been ended for that
 };
 
 }  // namespace cede::pm

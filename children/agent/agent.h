@@ -5,6 +5,7 @@
 
 #include "children/agent/connection.h"
 #include "children/scoreboard.h"
+#include "protocol/detect.h"
 
 // The agent's whole memory. It lives inside somebody else's PHP: static, no allocation, one thread.
 namespace cede::agent {
@@ -13,7 +14,7 @@ inline constexpr int max_listeners = 64;
 
 enum class Role : std::uint8_t {
     bystander,  // not started by cede, or nothing to do: every wrapper goes straight to libc
-    newborn,    // PHP is starting; its first accept makes it the zygote
+    newborn,    // PHP is starting; asking for its first connection makes it the zygote
     zygote,     // forks children on request, never returns to PHP
     child,      // serves
     stranger,   // a copy that a script forked: has neither listener nor connection any more
@@ -21,6 +22,8 @@ enum class Role : std::uint8_t {
 
 struct Agent {
     Role role = Role::bystander;
+    protocol::Protocol protocol = protocol::Protocol::unknown;  // once it is a zygote
+    int listener_fd = 0;  // where PHP takes the listener to be: FastCGI 0, LSAPI a copy of that
     int zygote_channel = -1;
     int scoreboard = -1;
     int library = -1;  // the agent's own file, by which the loader found it
@@ -52,9 +55,10 @@ bool read_environment() noexcept;
 // Removes every trace of the agent from `environ`. `php_started`: also what only PHP's own start needed.
 void clean_environment(bool php_started) noexcept;
 
-// zygote_loop.cpp: turns this process into the zygote. True in a child that was forked from it; false when
-// the supervisor has gone or the memory can't be mapped: PHP is to end.
-bool become_zygote() noexcept;
+// zygote_loop.cpp: turns this process into the zygote, which asks for its first connection on this
+// descriptor, in the way of this protocol. True in a child that was forked from it; false when the supervisor
+// has gone or the memory can't be mapped: PHP is to end.
+bool become_zygote(int listener_fd, protocol::Protocol protocol) noexcept;
 // Tells the supervisor that the agent is loaded.
 void say_hello() noexcept;
 // Tells it that PHP ends without having asked for a connection: most likely it is the wrong program.

@@ -17,20 +17,26 @@ constinit std::byte buffer[Connection::capacity] = {};
 
 void Connection::open(int fd) noexcept {
     fd_ = fd;
-    begin_ = end_ = 0;
-    in_ = {};
-    out_ = {};
+    begin_ = admitted_ = end_ = 0;
+    exchange_.reset();
     new_to_php = true;
     closing = false;
     shutdown_deferred = false;
+    over = false;
 }
 
 Connection::Fill Connection::fill(bool wait) noexcept {
-    begin_ = end_ = 0;
-    const ssize_t size = libc().recv(fd_, buffer, sizeof buffer, wait ? 0 : MSG_DONTWAIT);
+    if (!buffered()) {
+        begin_ = admitted_ = end_ = 0;
+    } else if (end_ == capacity) {
+        std::memmove(buffer, buffer + begin_, end_ - begin_);
+        end_ -= begin_;
+        admitted_ -= begin_;
+        begin_ = 0;
+    }
+    const ssize_t size = libc().recv(fd_, buffer + end_, capacity - end_, wait ? 0 : MSG_DONTWAIT);
     if (size > 0) {
-        end_ = static_cast<std::size_t>(size);
-        in_.feed({buffer, end_});
+        end_ += static_cast<std::size_t>(size);
         return Fill::data;
     }
     if (size == 0) {
@@ -42,26 +48,41 @@ Connection::Fill Connection::fill(bool wait) noexcept {
     return errno == EAGAIN || errno == EWOULDBLOCK ? Fill::nothing : Fill::failed;
 }
 
+protocol::Outcome Connection::admit() noexcept {
+    Exchange::Admission admission = exchange_.admit({buffer + admitted_, end_ - admitted_});
+    while (admission.drop > 0 && !available()) {
+        begin_ += admission.drop;
+        admitted_ = begin_;
+        admission = exchange_.admit({buffer + admitted_, end_ - admitted_});
+    }
+    admitted_ += admission.pass;
+    return admission.outcome;
+}
+
+protocol::Protocol Connection::looks_like() const noexcept {
+    return buffered() ? protocol::detect(buffer[begin_]) : protocol::Protocol::unknown;
+}
+
 std::ptrdiff_t Connection::receive(void* to, std::size_t size) noexcept {
     const ssize_t received = libc().recv(fd_, to, size, 0);
     if (received > 0) {
-        in_.feed({static_cast<const std::byte*>(to), static_cast<std::size_t>(received)});
+        exchange_.received({static_cast<const std::byte*>(to), static_cast<std::size_t>(received)});
     }
     return received;
 }
 
 std::size_t Connection::take(void* to, std::size_t size) noexcept {
     new_to_php = false;
-    const std::size_t taken = size < end_ - begin_ ? size : end_ - begin_;
+    const std::size_t taken = size < admitted_ - begin_ ? size : admitted_ - begin_;
     std::memcpy(to, buffer + begin_, taken);
     begin_ += taken;
     return taken;
 }
 
 bool Connection::wrote(const void* data, std::size_t size) noexcept {
-    const std::uint64_t before = out_.ended();
-    out_.feed({static_cast<const std::byte*>(data), size});
-    return out_.ended() != before;
+    const std::uint64_t before = exchange_.answers();
+    exchange_.sent({static_cast<const std::byte*>(data), size});
+    return exchange_.answers() != before;
 }
 
 }  // namespace cede::agent

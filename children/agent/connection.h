@@ -4,15 +4,17 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "protocol/fastcgi_scanner.h"
+#include "children/agent/exchange.h"
 
 namespace cede::agent {
 
 // The one connection that this child serves: its descriptor, what was read ahead of PHP, and where both
-// streams stand. PHP reads a record in two to four exact reads; reading ahead makes one system call of them.
+// streams stand. php-cgi reads a record in two to four exact reads; reading ahead makes one system call of
+// them. lsphp must never be given a byte of the next request.
 class Connection {
   public:
-    static constexpr std::size_t capacity = 32768;  // the longest STDIN record that nginx sends
+    // The longest STDIN record that nginx sends is half of that; the longest head of LSAPI is one byte less.
+    static constexpr std::size_t capacity = 65536;
 
     void open(int fd) noexcept;
     void forget() noexcept { fd_ = -1; }
@@ -21,38 +23,52 @@ class Connection {
 
     // --- from the web server ---
     enum class Fill { data, end, nothing, interrupted, failed };
-    // Receives into the empty buffer. `nothing`: it would block. `failed`: errno says why.
+    // Receives behind what is buffered, which does not fill the buffer. `nothing`: it would block. `failed`:
+    // errno says why.
     Fill fill(bool wait) noexcept;
+    // Looks at what has been received: done once there is something available to PHP.
+    [[nodiscard]] protocol::Outcome admit() noexcept;
+    [[nodiscard]] protocol::Protocol looks_like() const noexcept;
     // Receives straight into PHP's memory, for reads that are not worth a copy. As recv(2).
     std::ptrdiff_t receive(void* to, std::size_t size) noexcept;
+    [[nodiscard]] bool worth_receiving(std::size_t size) const noexcept {
+        return exchange_.may_receive(size);
+    }
     [[nodiscard]] bool buffered() const noexcept { return begin_ < end_; }
+    [[nodiscard]] bool available() const noexcept { return begin_ < admitted_; }
     std::size_t take(void* to, std::size_t size) noexcept;
-    void discard_buffer() noexcept { begin_ = end_ = 0; }
+    void discard_buffer() noexcept { begin_ = admitted_ = end_ = 0; }
+    void discard_available() noexcept { begin_ = admitted_; }
 
     // --- to the web server ---
     // Call with what the kernel has accepted. Returns true when this completed an answer.
     bool wrote(const void* data, std::size_t size) noexcept;
+    [[nodiscard]] bool close_announced() const noexcept { return exchange_.close_announced(); }
 
-    // Between two requests: every answer is complete and PHP has consumed what came, to the end of a record.
-    // Only here may the connection change hands (docs/fastcgi.md).
+    // Between two requests: every answer is complete and PHP has consumed what came, to the end of a record
+    // or request. Only here may the connection change hands.
     [[nodiscard]] bool at_rest() const noexcept {
-        return !buffered() && in_.at_boundary() && out_.ended() >= in_.begun();
+        return !buffered() && exchange_.at_boundary() && exchange_.settled();
     }
-    [[nodiscard]] bool answered() const noexcept { return in_.begun() > 0 && out_.ended() >= in_.begun(); }
-    [[nodiscard]] bool running() const noexcept { return in_.begun() > out_.ended() && in_.head_complete(); }
+    [[nodiscard]] bool answered() const noexcept { return exchange_.requests() > 0 && exchange_.settled(); }
+    [[nodiscard]] bool running() const noexcept { return !exchange_.settled() && exchange_.head_complete(); }
     // The peer has nothing more to send for the latest request: closing can not reset the answer on its way.
-    [[nodiscard]] bool request_complete() const noexcept { return in_.request_complete() && !buffered(); }
+    [[nodiscard]] bool request_complete() const noexcept {
+        return exchange_.request_complete() && !available();
+    }
 
     bool new_to_php = false;         // PHP polls it once before its first read
     bool closing = false;            // PHP has ended the connection and waits for its peer to do so
     bool shutdown_deferred = false;  // shutdown(2) was left out, close(2) will say the same
+    bool over = false;               // given up: for PHP it has ended
 
   private:
     int fd_ = -1;
+    // Of the buffer: taken by PHP to begin_, available to it up to admitted_, received up to end_.
     std::size_t begin_ = 0;
+    std::size_t admitted_ = 0;
     std::size_t end_ = 0;
-    protocol::fastcgi::RequestScanner in_;
-    protocol::fastcgi::ResponseScanner out_;
+    Exchange exchange_;
 };
 
 }  // namespace cede::agent

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The exported wrappers: each decides whether the call is about the listener or the current connection, and
 // goes straight to libc if not. errno is what libc would leave.
+#include "children/agent/entry.h"
+
 #include <cerrno>
 #include <poll.h>
 #include <pthread.h>
@@ -8,6 +10,7 @@
 
 #include "children/agent/agent.h"
 #include "children/agent/libc.h"
+#include "children/agent/voice.h"
 #include "children/agent/wait.h"
 
 namespace cede::agent {
@@ -16,17 +19,13 @@ constinit Agent agent{};
 
 namespace {
 
-constexpr int listener_fd = 0;              // where FastCGI and LSAPI programs look for it
-constexpr std::size_t worth_direct = 8192;  // below, reading ahead saves more than the copy costs
-
-bool ours(int fd) noexcept {
-    return agent.connection.is(fd) && agent.role == Role::child;
-}
-
 int accept_as_child(sockaddr* address, socklen_t* length) noexcept {
-    if (agent.role == Role::newborn && !become_zygote()) {
+    if (agent.role == Role::newborn && !become_zygote(agent.listener_fd, protocol::Protocol::fastcgi)) {
         errno = EINVAL;
         return -1;
+    }
+    if (agent.role == Role::child && agent.listener_fd != 0) {
+        return accept_selected(address, length);
     }
     if (agent.role == Role::child) {
         return next_connection(address, length);
@@ -40,8 +39,11 @@ ssize_t read_connection(void* to, size_t size) noexcept {
     if (size == 0) {
         return 0;
     }
-    if (connection.buffered()) {
+    if (connection.available()) {
         return static_cast<ssize_t>(connection.take(to, size));
+    }
+    if (connection.over) {
+        return 0;
     }
     if (connection.at_rest()) {
         switch (wait_for_request(false)) {
@@ -55,7 +57,7 @@ ssize_t read_connection(void* to, size_t size) noexcept {
                 return -1;
         }
     }
-    if (size >= worth_direct) {
+    if (connection.worth_receiving(size)) {
         return connection.receive(to, size);
     }
     const bool was_running = connection.running();
@@ -64,6 +66,7 @@ ssize_t read_connection(void* to, size_t size) noexcept {
     }
     switch (connection.fill(true)) {
         case Connection::Fill::data:
+            (void)connection.admit();
             if (!was_running) {
                 publish_progress();
             }
@@ -73,14 +76,6 @@ ssize_t read_connection(void* to, size_t size) noexcept {
         default:
             return -1;
     }
-}
-
-ssize_t note_written(const void* from, ssize_t written) noexcept {
-    if (written > 0 && agent.connection.wrote(from, static_cast<size_t>(written))) {
-        std::atomic<std::uint64_t>& requests = agent.slot->requests;
-        requests.store(requests.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-    }
-    return written;
 }
 
 // After the answer PHP says that it will write no more and then reads until its peer closes (KEEP_CONN off).
@@ -107,11 +102,20 @@ ssize_t receive_connection(void* to, size_t size, int flags) noexcept {
 [[gnu::noinline]] int poll_connection(pollfd* watched, nfds_t count, int timeout) noexcept {
     // Only there is the argument looked at: elsewhere a bad pointer is the kernel's to refuse.
     if (count == 1 && agent.connection.new_to_php && ours(watched->fd) && (watched->events & POLLIN) != 0 &&
-        agent.connection.buffered()) {
+        agent.connection.available()) {
         watched->revents = POLLIN;
         return 1;
     }
     return libc().poll(watched, count, timeout);
+}
+
+// litespeed_finish_request() tells the peer to close and closes at once; a request that crosses would be
+// lost.
+void end_connection() noexcept {
+    if (agent.connection.close_announced() && !agent.connection.over && agent.connection.at_rest()) {
+        (void)see_off();
+    }
+    agent.connection.forget();
 }
 
 __attribute__((constructor)) void start() noexcept {
@@ -135,23 +139,32 @@ __attribute__((destructor)) void end() noexcept {
 }
 
 }  // namespace
-}  // namespace cede::agent
 
-#define CEDE_EXPORT extern "C" __attribute__((visibility("default")))
+bool ours(int fd) noexcept {
+    return agent.connection.is(fd) && agent.role == Role::child;
+}
+
+void note_written(const void* from, ssize_t written) noexcept {
+    if (written > 0 && agent.connection.wrote(from, static_cast<size_t>(written))) {
+        count(agent.slot->requests);
+    }
+}
+
+}  // namespace cede::agent
 
 using cede::agent::agent;
 using cede::agent::libc;
 using cede::agent::Role;
 
 CEDE_EXPORT int accept(int fd, sockaddr* address, socklen_t* length) {
-    if (fd == cede::agent::listener_fd && agent.role != Role::bystander) {
+    if (fd == agent.listener_fd && agent.role != Role::bystander) {
         return cede::agent::accept_as_child(address, length);
     }
     return libc().accept(fd, address, length);
 }
 
 CEDE_EXPORT int accept4(int fd, sockaddr* address, socklen_t* length, int flags) {
-    if (fd == cede::agent::listener_fd && agent.role != Role::bystander) {
+    if (fd == agent.listener_fd && agent.role != Role::bystander) {
         return cede::agent::accept_as_child(address, length);
     }
     return libc().accept4(fd, address, length, flags);
@@ -176,12 +189,18 @@ CEDE_EXPORT ssize_t __recv_chk(int fd, void* to, size_t size, size_t room, int f
 
 CEDE_EXPORT ssize_t write(int fd, const void* from, size_t size) {
     const ssize_t written = libc().write(fd, from, size);
-    return cede::agent::ours(fd) ? cede::agent::note_written(from, written) : written;
+    if (cede::agent::ours(fd)) {
+        cede::agent::note_written(from, written);
+    }
+    return written;
 }
 
 CEDE_EXPORT ssize_t send(int fd, const void* from, size_t size, int flags) {
     const ssize_t written = libc().send(fd, from, size, flags);
-    return cede::agent::ours(fd) ? cede::agent::note_written(from, written) : written;
+    if (cede::agent::ours(fd)) {
+        cede::agent::note_written(from, written);
+    }
+    return written;
 }
 
 CEDE_EXPORT int poll(pollfd* watched, nfds_t count, int timeout) {
@@ -199,7 +218,7 @@ CEDE_EXPORT int shutdown(int fd, int how) {
 
 CEDE_EXPORT int close(int fd) {
     if (cede::agent::ours(fd)) {
-        agent.connection.forget();
+        cede::agent::end_connection();
     }
     return libc().close(fd);
 }

@@ -23,7 +23,9 @@ const Libc& libc() noexcept {
         resolve(originals.recv, "recv");
         resolve(originals.write, "write");
         resolve(originals.send, "send");
+        resolve(originals.writev, "writev");
         resolve(originals.poll, "poll");
+        resolve(originals.select, "select");
         resolve(originals.shutdown, "shutdown");
         resolve(originals.sigaction, "sigaction");
         resolve(originals.close, "close");

@@ -3,8 +3,10 @@
 
 #include <poll.h>
 #include <signal.h>
+#include <sys/select.h>
 #include <sys/socket.h>
 #include <sys/types.h>
+#include <sys/uio.h>
 
 // The functions behind the agent's wrappers: the next definition in the search order (dlsym(3), RTLD_NEXT),
 // so that another preloaded library keeps its place.
@@ -17,7 +19,9 @@ struct Libc {
     ssize_t (*recv)(int, void*, size_t, int);
     ssize_t (*write)(int, const void*, size_t);
     ssize_t (*send)(int, const void*, size_t, int);
+    ssize_t (*writev)(int, const iovec*, int);
     int (*poll)(pollfd*, nfds_t, int);
+    int (*select)(int, fd_set*, fd_set*, fd_set*, timeval*);
     int (*shutdown)(int, int);
     int (*close)(int);
     int (*sigaction)(int, const struct sigaction*, struct sigaction*);

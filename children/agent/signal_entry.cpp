@@ -8,8 +8,6 @@
 
 #define CEDE_EXPORT extern "C" __attribute__((visibility("default")))
 
-using cede::agent::forget_disposition;
-
 namespace {
 
 using Handler = void (*)(int);
@@ -17,10 +15,10 @@ using Handler = void (*)(int);
 // Setting one is rare: its original is looked up each time.
 template <typename Result, typename... Arguments>
 Result set_through(const char* name, int number, Arguments... arguments) noexcept {
-    forget_disposition(number);
+    const unsigned begun = cede::agent::begin_setting(number);
     const auto original = reinterpret_cast<Result (*)(int, Arguments...)>(dlsym(RTLD_NEXT, name));
     const Result result = original(number, arguments...);
-    forget_disposition(number);  // a handler may have asked in between
+    cede::agent::end_setting(number, begun, nullptr);
     return result;
 }
 
@@ -33,12 +31,18 @@ CEDE_EXPORT int sigaction(int number, const struct sigaction* action, struct sig
     if (action != nullptr && old == nullptr && cede::agent::in_force(number, *action)) {
         return 0;
     }
-    const int result = cede::agent::libc().sigaction(number, action, old);
-    if (action != nullptr) {
-        forget_disposition(number);
-    } else if (result == 0 && old != nullptr) {
-        cede::agent::learn_disposition(number, *old);
+    if (action == nullptr) {
+        const unsigned before = cede::agent::settings_made();
+        const int result = cede::agent::libc().sigaction(number, action, old);
+        if (result == 0 && old != nullptr) {
+            cede::agent::learn_disposition(number, *old, before);
+        }
+        return result;
     }
+    const unsigned begun = cede::agent::begin_setting(number);
+    const struct sigaction wanted = *action;  // `old` may be the same place
+    const int result = cede::agent::libc().sigaction(number, action, old);
+    cede::agent::end_setting(number, begun, result == 0 ? &wanted : nullptr);
     return result;
 }
 

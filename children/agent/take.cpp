@@ -138,7 +138,7 @@ int take_connection(sockaddr* address, socklen_t* length) noexcept {
     bool many = false;
     for (bool look_first = waiting() != Waiting::nobody;; look_first = true) {
         const RunMode now = mode();
-        if (now == RunMode::stop || agent.orphaned || agent.exhausted) {
+        if (now == RunMode::stop || agent.orphaned || agent.exhausted || quota_used_up()) {
             return leave();
         }
         if (look_first || now == RunMode::drain) {
@@ -171,6 +171,11 @@ int take_connection(sockaddr* address, socklen_t* length) noexcept {
             agent.listen_passes = 0;
         }
     }
+}
+
+bool quota_used_up() noexcept {
+    const std::uint64_t quota = agent.control->max_requests.load(std::memory_order_relaxed);
+    return quota != 0 && agent.slot->requests.load(std::memory_order_relaxed) >= quota;
 }
 
 int leave() noexcept {

@@ -38,7 +38,24 @@ RunMode mode() noexcept {
 }
 
 void ring(ChildSays says) noexcept {
-    const ChildReport report{says, 0};
+    ChildReport report;
+    report.says = says;
+    (void)children::send_message(agent.channel, &report, sizeof report, -1);
+}
+
+void report_refusal(protocol::Outcome why, protocol::Protocol spoken) noexcept {
+    constexpr std::uint64_t between_reports_ns = 1'000'000'000;
+    static constinit std::uint64_t last_ns = 0;
+    count(agent.slot->refused);
+    const std::uint64_t now = children::monotonic_ns();
+    if (last_ns != 0 && now - last_ns < between_reports_ns) {
+        return;
+    }
+    last_ns = now;
+    ChildReport report;
+    report.says = ChildSays::refused;
+    report.why = why;
+    report.spoken = spoken;
     (void)children::send_message(agent.channel, &report, sizeof report, -1);
 }
 

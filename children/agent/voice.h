@@ -24,6 +24,8 @@ void publish_rest(children::ChildState state) noexcept;
 [[nodiscard]] children::RunMode mode() noexcept;
 
 void ring(children::ChildSays says) noexcept;
+// Counts a request that PHP must not see. The supervisor is told at the most once a second.
+void report_refusal(protocol::Outcome why, protocol::Protocol spoken) noexcept;
 // Takes one doorbell from the channel. False when the supervisor is gone.
 [[nodiscard]] bool hear_supervisor() noexcept;
 

@@ -12,6 +12,7 @@
 #include "children/clock.h"
 #include "children/fd_passing.h"
 #include "children/zygote_protocol.h"
+#include "protocol/lsapi.h"
 
 namespace cede::agent {
 
@@ -20,22 +21,74 @@ using children::ChildSays;
 using children::ChildState;
 using children::RunMode;
 using children::Waiting;
+using protocol::Outcome;
+using protocol::Protocol;
 
 namespace {
 
 constexpr std::uint64_t linger_ns = 1'000'000'000;
 constexpr int longest_wait_for_room_ms = 1000;
+constexpr int farewell_ms = 50;
 
-Wake serve_buffered() noexcept {
-    publish_progress();
-    return Wake::request;
+enum class More { came, gone, leave };
+
+// For the rest of a request's head. What was read ahead of PHP can be given to no other child, so that only a
+// stop interrupts this.
+More wait_for_more() noexcept {
+    for (;;) {
+        pollfd watched[2] = {{agent.connection.fd(), POLLIN, 0}, {agent.channel, POLLIN, 0}};
+        if (libc().poll(watched, 2, -1) < 0) {
+            continue;
+        }
+        if (watched[1].revents != 0 && (!hear_supervisor() || mode() == RunMode::stop)) {
+            return More::leave;
+        }
+        switch (watched[0].revents != 0 ? agent.connection.fill(false) : Connection::Fill::nothing) {
+            case Connection::Fill::data:
+                return More::came;
+            case Connection::Fill::nothing:
+            case Connection::Fill::interrupted:
+                break;
+            case Connection::Fill::end:
+            case Connection::Fill::failed:
+                return More::gone;
+        }
+    }
+}
+
+// Something has come. `again`: it meant nothing.
+Wake admit_request(bool& again) noexcept {
+    Connection& connection = agent.connection;
+    for (again = false;;) {
+        const Outcome outcome = connection.admit();
+        again = !connection.buffered();
+        if (again) {
+            return Wake::interrupted;
+        }
+        publish_progress();
+        if (outcome == Outcome::done) {
+            return Wake::request;
+        }
+        if (outcome != Outcome::need_more) {
+            report_refusal(outcome, connection.looks_like());
+            return Wake::gone;
+        }
+        switch (wait_for_more()) {
+            case More::came:
+                break;
+            case More::gone:
+                return Wake::gone;
+            case More::leave:
+                return Wake::leave;
+        }
+    }
 }
 
 Wake fill_or_wait(bool& again) noexcept {
     again = false;
     switch (agent.connection.fill(false)) {
         case Connection::Fill::data:
-            return serve_buffered();
+            return admit_request(again);
         case Connection::Fill::nothing:
         case Connection::Fill::interrupted:
             again = true;
@@ -47,20 +100,42 @@ Wake fill_or_wait(bool& again) noexcept {
     return Wake::gone;
 }
 
+// The peer closes as soon as it has read this; a request that it sent before is served first.
+bool announce_close() noexcept {
+    constexpr auto packet = protocol::lsapi::bare_packet(protocol::lsapi::PacketType::conn_close);
+    return agent.protocol == Protocol::lsapi &&
+           libc().send(agent.connection.fd(), packet.data(), packet.size(), MSG_DONTWAIT | MSG_NOSIGNAL) ==
+               static_cast<ssize_t>(packet.size());
+}
+
+bool hand_in(ChildSays says) noexcept {
+    ChildReport report;
+    report.says = says;
+    return children::send_message(agent.handoff, &report, sizeof report, agent.connection.fd());
+}
+
 // By closing: a last look first, so that a request which has come is served and not reset.
 Wake close_unless_asked() noexcept {
     bool again = false;
-    const Wake wake = fill_or_wait(again);
-    if (again) {
-        count(agent.slot->closed);
-        return Wake::gone;
+    Wake wake = fill_or_wait(again);
+    if (!again) {
+        return wake;
     }
-    return wake;
+    if (announce_close() && !see_off()) {
+        // Nobody else waits for the peer's end then.
+        pollfd watched{agent.connection.fd(), POLLIN, 0};
+        libc().poll(&watched, 1, farewell_ms);
+        wake = fill_or_wait(again);
+        if (!again) {
+            return wake;
+        }
+    }
+    count(agent.slot->closed);
+    return Wake::gone;
 }
 
 bool park() noexcept {
-    const ChildReport report{ChildSays::park, 0};
-    if (children::send_message(agent.handoff, &report, sizeof report, agent.connection.fd())) {
+    if (hand_in(ChildSays::park)) {
         return true;
     }
     if (errno != EAGAIN) {
@@ -69,7 +144,7 @@ bool park() noexcept {
     // The supervisor is late. Once it has read what there is, there is room.
     pollfd room{agent.handoff, POLLOUT, 0};
     libc().poll(&room, 1, longest_wait_for_room_ms);
-    return children::send_message(agent.handoff, &report, sizeof report, agent.connection.fd());
+    return hand_in(ChildSays::park);
 }
 
 // In state giving_up, which lasts until the child is free.
@@ -125,6 +200,14 @@ Wake reasons_to_give_up(bool fresh, bool& decided) noexcept {
         case RunMode::serve:
             break;
     }
+    if (!fresh && quota_used_up()) {
+        (void)move_from_idle(ChildState::giving_up);
+        if (park()) {
+            count(agent.slot->parked);
+            return Wake::gone;
+        }
+        return close_unless_asked();
+    }
     if (!fresh && above_keepalive_limit()) {
         (void)move_from_idle(ChildState::giving_up);
         return close_unless_asked();
@@ -146,8 +229,22 @@ void publish_progress() noexcept {
     publish(agent.connection.running() ? ChildState::busy : ChildState::reading);
 }
 
+bool see_off() noexcept {
+    // In a drain nobody may be left to hand it to, should a request come on it after all.
+    return mode() == RunMode::serve &&
+           agent.control->give_up_by.load(std::memory_order_relaxed) !=
+               children::GiveUpBy::closing_even_new &&
+           hand_in(ChildSays::see_off);
+}
+
 Wake wait_for_request(bool fresh) noexcept {
     bool again = false;
+    if (agent.connection.buffered()) {  // lsphp was kept from reading it together with the request before
+        const Wake wake = admit_request(again);
+        if (!again) {
+            return wake;
+        }
+    }
     if (fresh) {
         const Wake wake = fill_or_wait(again);
         if (!again) {
@@ -227,7 +324,14 @@ void linger() noexcept {
     bool resting = false;
     for (;;) {
         const Connection::Fill got = connection.fill(false);
-        connection.discard_buffer();
+        if (!connection.request_complete()) {
+            (void)connection.admit();
+        }
+        if (connection.closing) {
+            connection.discard_buffer();
+        } else {
+            connection.discard_available();  // what is behind it is the next request
+        }
         const bool more = got == Connection::Fill::data;
         if (got == Connection::Fill::end || got == Connection::Fill::failed ||
             (!more && connection.request_complete())) {

@@ -24,6 +24,10 @@ Wake wait_for_request(bool fresh) noexcept;
 // the answer is not cut off by a reset; not at all if the peer has nothing left to send.
 void linger() noexcept;
 
+// Hands a connection whose peer has been told to close it to the supervisor, which closes it when the peer
+// has, or serves what was on its way. False: it stays ours.
+bool see_off() noexcept;
+
 // Publishes reading or busy, whichever the connection's bytes say.
 void publish_progress() noexcept;
 

@@ -23,6 +23,7 @@ using children::ForkOrder;
 using children::Slot;
 using children::ZygoteReport;
 using children::ZygoteSays;
+using protocol::Protocol;
 
 namespace {
 
@@ -66,7 +67,8 @@ bool replace_listener_by_null() noexcept {
     if (null < 0) {
         return false;
     }
-    const bool done = dup2(null, 0) == 0;
+    const int flags = agent.listener_fd == STDIN_FILENO ? 0 : O_CLOEXEC;
+    const bool done = dup3(null, agent.listener_fd, flags) >= 0;
     libc().close(null);
     return done;
 }
@@ -104,6 +106,7 @@ void report(ZygoteSays says, const ForkOrder& order, pid_t pid, int number) noex
     message.generation = order.generation;
     message.pid = pid;
     message.number = number;
+    message.protocol = agent.protocol;
     // The first member of PHP's sapi_module_struct is its name (main/SAPI.h).
     if (const auto* module = static_cast<const char* const*>(dlsym(RTLD_DEFAULT, "sapi_module"));
         module != nullptr && *module != nullptr && says != ZygoteSays::hello) {
@@ -144,7 +147,8 @@ bool begin_child(Slot* slot, int channel) noexcept {
     if (!move_up(agent.channel) || !watch_sources()) {
         return false;
     }
-    const children::ChildReport ready{children::ChildSays::ready, 0};
+    const children::ChildReport ready;
+    static_assert(children::ChildReport{}.says == children::ChildSays::ready);
     return children::send_message(agent.channel, &ready, sizeof ready, -1);
 }
 
@@ -227,11 +231,14 @@ void say_goodbye() noexcept {
     report(ZygoteSays::ended, {}, getpid(), 0);
 }
 
-bool become_zygote() noexcept {
+bool become_zygote(int listener_fd, Protocol protocol) noexcept {
     clean_environment(true);
+    agent.listener_fd = listener_fd;
     if (!move_all_up() || !replace_listener_by_null() || !map_scoreboard()) {
         return false;
     }
+    const Protocol wanted = agent.control->protocol.load(std::memory_order_relaxed);
+    agent.protocol = wanted != Protocol::unknown ? wanted : protocol;
     // TERM or USR1 would set PHP's shutdown flag in here, and every child forked later would end after one
     // request. Blocked signals stay pending in the zygote and are not inherited by fork(2).
     sigset_t all;

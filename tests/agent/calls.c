@@ -271,6 +271,7 @@ void report_calls(struct text* out) {
     report_sockets(out);
     report_accept(out);
     report_poll(out);
+    report_select(out);
 }
 
 void report_fault(struct text* out) {

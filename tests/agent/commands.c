@@ -71,8 +71,7 @@ static void append_executed(struct text* out) {
     waitpid(pid, NULL, 0);
 }
 
-/* Blocks until somebody opens the FIFO for writing and closes it again. */
-static void wait_at(const char* gate) {
+void wait_at(const char* gate) {
     int fd;
     while ((fd = open(gate, O_RDONLY | O_CLOEXEC)) < 0 && errno == EINTR) {
     }
@@ -96,7 +95,7 @@ static void append_fork(struct text* out, int connection, const char* gate) {
         append_format(&said, "write %ld\n", (long)write(connection, "INTRUDER", 8));
         append_format(&said, "send %ld\n", (long)send(connection, "INTRUDER", 8, MSG_NOSIGNAL));
         append_format(&said, "read %ld\n", (long)read(connection, &byte, 1));
-        append_format(&said, "accept %d", accept(0, NULL, NULL));
+        append_format(&said, "accept %d", accept(listener_number, NULL, NULL));
         append_format(&said, " errno %d\n", errno);
         append_format(&said, "shutdown %d\n", shutdown(connection, SHUT_RDWR));
         append_descriptors(&said);
@@ -169,6 +168,15 @@ bool carry_out(const struct request* request, int connection, struct text* out) 
         for (size_t i = 0; i < size; ++i) {
             append(out, &"0123456789"[i % 10], 1);
         }
+    } else if (strcmp(command, "head") == 0) {
+        append(out, request->head.bytes, request->head.size);
+    } else if (strcmp(command, "trace") == 0) {
+        append(out, call_trace.bytes, call_trace.size);
+        call_trace.size = 0;
+    } else if (strcmp(command, "ran-on") == 0) {
+        append_format(out, "%s", run_on_report.size > 0 ? run_on_report.bytes : "");
+    } else if (strcmp(command, "kill") == 0) {
+        raise(atoi(request->argument));
     } else if (strcmp(command, "exhaust") == 0) {
         const struct rlimit none = {3, 3};
         setrlimit(RLIMIT_NOFILE, &none);

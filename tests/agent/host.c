@@ -99,8 +99,10 @@ static void* sleep_for_ever(void* unused) {
 int main(int argc, char** argv) {
     append_environment(&environment_at_start);
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN);
     const struct sigaction action = {.sa_handler = on_signal};
     sigaction(SIGUSR1, &action, NULL);
+    sigaction(SIGUSR2, &action, NULL);
     const char* how = argc > 1 ? argv[1] : "";
     if (strcmp(how, "--calls") == 0 || strcmp(how, "--fault") == 0) {
         struct text out = {0};
@@ -112,6 +114,11 @@ int main(int argc, char** argv) {
         return write(1, out.bytes, out.size) < 0;
     }
     if (strcmp(how, "--end") == 0) {
+        return 0;
+    }
+    if (strncmp(how, "--lsapi", 7) == 0) {
+        sapi_module.name = "litespeed";
+        serve_lsapi(strcmp(how, "--lsapi-accept") != 0);
         return 0;
     }
     if (strcmp(how, "--thread") == 0) {

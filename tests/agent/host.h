@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* A FastCGI program that calls libc the way php-cgi does, and whose requests say what it is to do. */
+/* A program that calls libc the way php-cgi does, or lsphp, and whose requests say what it is to do. */
 
 /* Text that grows; never freed, for a request is short. */
 struct text {
@@ -19,6 +19,7 @@ struct request {
     bool keep;
     char command[64];
     char argument[512];
+    struct text head; /* LSAPI: the packet as it was read */
     struct text body;
     bool body_ended;
 };
@@ -27,11 +28,21 @@ bool read_exactly(int fd, void* to, size_t size);
 bool read_request(int fd, struct request* request);
 bool answer(int fd, const struct text* text, bool in_three_writes);
 
+/* lsapi.c: as lsphp takes connections and requests, and answers. `select_first`: on a copy of descriptor 0,
+ * as lsphp; else it accepts from 0 without asking. */
+void serve_lsapi(bool select_first);
+extern int listener_number;       /* on which the program accepts */
+extern struct text call_trace;    /* what the loop has called, a line a call, since it was last told */
+extern struct text run_on_report; /* what a script saw after it had ended its connection */
+
 /* calls.c: what every wrapped function returns, and which errno it leaves, for descriptors that are not the
  * agent's. */
 void report_calls(struct text* out);
 /* Apart, for a wrong wrapper would not survive it. */
 void report_fault(struct text* out);
+
+/* calls_select.c: the same for the functions that only lsphp uses. */
+void report_select(struct text* out);
 
 /* signals.c: whether sigaction(2) tells the truth after each way of setting a disposition. */
 void report_dispositions(struct text* out);
@@ -39,5 +50,7 @@ void report_dispositions(struct text* out);
 /* commands.c */
 extern struct text environment_at_start;
 void append_environment(struct text* out);
+/* Blocks until somebody opens the FIFO for writing and closes it again. */
+void wait_at(const char* gate);
 /* False: end the process without an answer. */
 bool carry_out(const struct request* request, int connection, struct text* out);

@@ -42,6 +42,7 @@ TEST_CASE("the agent says hello when it is loaded and ready when its program ask
     CHECK(ready->says == ZygoteSays::ready);
     CHECK(ready->pid == stand_in.pid());
     CHECK(ready->number == 1);
+    CHECK(ready->protocol == cede::protocol::Protocol::fastcgi);
     CHECK(std::string{ready->sapi} == "cgi-fcgi");
 }
 
@@ -132,7 +133,7 @@ TEST_CASE("an order that is none of ours is ignored, and its descriptor closed")
     };
     const ForkOrder good;
     ForkOrder other;
-    other.version = 2;
+    other.version += 1;
     char longer[64] = {1};
     for (const auto& [data, size] :
          {std::pair<const void*, std::size_t>{&good, 3}, {&other, sizeof other}, {longer, sizeof longer}}) {
@@ -216,8 +217,8 @@ TEST_CASE("a scoreboard of another version makes no zygote") {
 
 TEST_CASE("an agent that is told nothing, or nonsense, leaves the program alone") {
     for (const std::string text :
-         {"", "2 100 101 102 103 1 4", "1 100 101", "1 100 101 102 103 65 4", "1 -1 101 102 103 1 4",
-          "1 100 101 102 103 1 99999999", "x", "1  ", "99999999999999999999 1 2 3 4 5 6"}) {
+         {"", "3 100 101 102 103 1 4", "2 100 101", "2 100 101 102 103 65 4", "2 -1 101 102 103 1 4",
+          "2 100 101 102 103 1 99999999", "x", "2  ", "99999999999999999999 1 2 3 4 5 6"}) {
         CAPTURE(text);
         StandIn::Options options;
         options.agent_variable = text + " ";

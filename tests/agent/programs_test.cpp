@@ -1,56 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a script starts gets neither the listener, nor the connection, nor anything of the agent's.
 #include <csignal>
-#include <fstream>
-#include <map>
-#include <sstream>
-#include <sys/stat.h>
 
 #include <doctest/doctest.h>
 
 #include "tests/agent/client.h"
+#include "tests/agent/gate.h"
+#include "tests/agent/listing.h"
 #include "tests/agent/stage.h"
 #include "tests/support/descriptors.h"
 #include "tests/support/temp_directory.h"
 
 using namespace cede::tests;
 using cede::children::ChildState;
-
-namespace {
-
-// Opens a FIFO for those who wait at it, at the latest when the test ends.
-struct Gate {
-    explicit Gate(std::string file) : path{std::move(file)} { REQUIRE(::mkfifo(path.c_str(), 0600) == 0); }
-    ~Gate() { open(); }
-    // False: nobody waits there.
-    bool open() const {
-        return static_cast<bool>(UniqueFd{::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC)});
-    }
-    std::string path;
-};
-
-// "... 5 -> target" of ls -l, or "5 cloexec target" of the host program.
-std::map<int, std::string> listing(const std::string& text) {
-    std::map<int, std::string> result;
-    std::istringstream stream{text};
-    for (std::string line; std::getline(stream, line);) {
-        if (const auto arrow = line.find(" -> "); arrow != std::string::npos) {
-            const auto from = line.rfind(' ', arrow - 1) + 1;
-            result[std::stoi(line.substr(from, arrow - from))] = line.substr(arrow + 4);
-        } else if (line.find(" cloexec ") != std::string::npos ||
-                   line.find(" inherited ") != std::string::npos) {
-            const auto blank = line.find(' ');
-            result[std::stoi(line.substr(0, blank))] = line.substr(blank + 1);
-        }
-    }
-    return result;
-}
-
-bool has_line(const std::string& text, const std::string& line) {
-    return ("\n" + text).find("\n" + line + "\n") != std::string::npos;
-}
-
-}  // namespace
 
 TEST_CASE("the child's own descriptors stand where they would without the agent, the agent's far above") {
     Stage stage;
@@ -170,12 +132,7 @@ TEST_CASE("a copy that goes on as the script did answers nobody and ends") {
     const pid_t copy = std::stoi(text.substr(4));
     CHECK(copy > 0);
     // It has asked for the next request, then for another connection, and got neither.
-    CHECK(soon([&] {
-        std::ifstream stat{"/proc/" + std::to_string(copy) + "/stat"};
-        std::string line;
-        std::getline(stat, line);
-        return line.empty() || line.find(") Z ") != std::string::npos;
-    }));
+    CHECK(soon([&] { return has_ended(copy); }));
     CHECK(silent(client.get()));
     CHECK(soon([&] { return stage.slot(0).requests == 1; }));
     CHECK(stage.slot(0).state == ChildState::idle);

@@ -183,3 +183,33 @@ TEST_CASE("the port is free when the last orphan has ended") {
     CHECK(stage.exit_of(stage.child) == 0);
     CHECK(can_listen_at(address));
 }
+
+TEST_CASE("a child that has served its number of requests parks its connection and ends") {
+    Stage stage;
+    stage.control().max_requests = 3;
+    const UniqueFd client = stage.connect();
+    for (int i = 1; i <= 3; ++i) {
+        CHECK(ask(client.get(), command("serial")) == std::to_string(i));
+    }
+    UniqueFd parked = stage.hear_parked();
+    CHECK(stage.exit_of(stage.child) == 0);
+    CHECK(stage.slot(0).state == ChildState::exiting);
+    CHECK(stage.slot(0).requests == 3);
+    const pid_t other = stage.start_child(1);
+    stage.hand_off(std::move(parked));
+    CHECK(ask(client.get(), command("pid")).starts_with(std::to_string(other)));
+}
+
+TEST_CASE("a quota of requests holds over all connections of a child, and the next waits for another child") {
+    Stage stage;
+    stage.control().max_requests = 3;
+    for (int i = 1; i <= 3; ++i) {
+        const UniqueFd client = stage.connect();
+        CHECK(ask(client.get(), command("serial", "", false)) == std::to_string(i));
+        CHECK(ends_cleanly(client.get()));
+    }
+    CHECK(stage.exit_of(stage.child) == 0);
+    const UniqueFd client = stage.connect();
+    stage.order(1);
+    CHECK(ask(client.get(), command("serial")) == "1");
+}

@@ -43,6 +43,15 @@ char state_of(pid_t pid) {
     return end == std::string::npos ? '?' : text[end + 2];
 }
 
+// How often a process has gone to sleep, in the words of proc(5).
+std::string times_asleep(pid_t pid) {
+    std::ifstream status{"/proc/" + std::to_string(pid) + "/status"};
+    std::string line;
+    while (std::getline(status, line) && !line.starts_with("voluntary_ctxt_switches:")) {
+    }
+    return line;
+}
+
 }  // namespace
 
 struct StandIn::Directory : TempDirectory {};
@@ -64,6 +73,7 @@ StandIn::StandIn(Options options)
     if (options.command.empty()) {
         options.command = {host_path()};
     }
+    control().protocol = options.protocol;
     open_listeners(options);
     Ends handoff = socket_pair(SOCK_SEQPACKET | SOCK_NONBLOCK);
     handoff_sender_ = std::move(handoff.ours);
@@ -195,18 +205,26 @@ StandIn::Heard StandIn::hear(std::uint32_t index) {
     if (unwanted) {
         throw std::runtime_error{"a descriptor where none belongs"};
     }
-    return {!message, report.says};
+    return {!message, report.says, report.why, report.spoken};
 }
 
 UniqueFd StandIn::hear_parked() {
+    return hear_given_up(children::ChildSays::park);
+}
+
+UniqueFd StandIn::hear_seen_off() {
+    return hear_given_up(children::ChildSays::see_off);
+}
+
+UniqueFd StandIn::hear_given_up(children::ChildSays how) {
     children::ChildReport report;
     if (!readable(handoff_sender_.get())) {
-        throw std::runtime_error{"nothing is parked"};
+        throw std::runtime_error{"no connection is given up"};
     }
     const Received received = children::receive_message(handoff_sender_.get(), &report, sizeof report, false);
     UniqueFd connection{received.fd};
-    if (received.size != sizeof report || report.says != children::ChildSays::park || !connection) {
-        throw std::runtime_error{"no parked connection, but something else"};
+    if (received.size != sizeof report || report.says != how || !connection) {
+        throw std::runtime_error{"a connection is given up in another way"};
     }
     return connection;
 }
@@ -254,6 +272,14 @@ bool StandIn::sleeps(pid_t pid) {
     return state_of(pid) == 'S';
 }
 
+bool StandIn::disturb(pid_t pid, int signal) {
+    if (!soon([&] { return sleeps(pid); })) {
+        return false;
+    }
+    const std::string before = times_asleep(pid);
+    return ::kill(pid, signal) == 0 && soon([&] { return times_asleep(pid) != before && sleeps(pid); });
+}
+
 std::optional<int> StandIn::exit_of(pid_t pid) {
     int status = 0;
     if (!soon([&] { return ::waitpid(pid, &status, WNOHANG) == pid; })) {
@@ -280,7 +306,7 @@ void StandIn::hand_off(UniqueFd connection) {
 
 int StandIn::fill_parking() {
     const UniqueFd null{::open("/dev/null", O_RDWR | O_CLOEXEC)};
-    const children::ChildReport report{children::ChildSays::park, 0};
+    const children::ChildReport report{children::ChildSays::park};
     int sent = 0;
     while (sent < 10000 &&
            children::send_message(handoff_receiver_.get(), &report, sizeof report, null.get())) {
@@ -301,6 +327,11 @@ std::size_t StandIn::waiting_in_listen_queue() {
 
 SocketAddress StandIn::address(std::size_t listener) const {
     return addresses_[listener];
+}
+
+bool has_ended(pid_t pid) {
+    const char state = state_of(pid);
+    return state == '?' || state == 'Z';
 }
 
 bool can_listen_at(const SocketAddress& address) {

@@ -27,6 +27,7 @@ class StandIn {
         std::size_t listeners = 1;
         bool unix_sockets = false;
         bool blocking_listeners = false;  // as a program without an agent needs them
+        protocol::Protocol protocol = protocol::Protocol::unknown;  // what the children are told to speak
         // Written over what the agent should be told; empty: the truth.
         std::string agent_variable;
     };
@@ -54,6 +55,8 @@ class StandIn {
     struct Heard {
         bool closed = false;
         children::ChildSays says{};
+        protocol::Outcome why{};      // of a refusal
+        protocol::Protocol spoken{};  // by a refused peer
     };
     // The next message of a child.
     Heard hear(std::uint32_t slot);
@@ -61,6 +64,9 @@ class StandIn {
     [[nodiscard]] bool has_spoken(std::uint32_t slot);
     // The next connection that any child gives up by parking.
     UniqueFd hear_parked();
+    // The next connection whose peer has been told to close it.
+    UniqueFd hear_seen_off();
+    // Whether a connection was parked or is to be seen off, without waiting.
     [[nodiscard]] bool has_parked();
     void ring(std::uint32_t slot);
     void close_channel(std::uint32_t slot) { channels_[slot].reset(); }
@@ -74,6 +80,8 @@ class StandIn {
     // Stops a process, and returns when it stands still.
     [[nodiscard]] bool stop(pid_t pid);
     [[nodiscard]] static bool sleeps(pid_t pid);
+    // Waits until it sleeps, signals, and waits until it has seen that and sleeps again.
+    [[nodiscard]] static bool disturb(pid_t pid, int signal);
     // For the wait status of a process, which has to end by itself.
     [[nodiscard]] std::optional<int> exit_of(pid_t pid);
 
@@ -89,6 +97,7 @@ class StandIn {
   private:
     void open_listeners(const Options& options);
     void start(const Options& options);
+    UniqueFd hear_given_up(children::ChildSays how);
 
     struct Directory;
     std::unique_ptr<Directory> directory_;
@@ -107,6 +116,9 @@ class StandIn {
 // `status`: its wait status.
 std::string run_program(const std::vector<std::string>& command, const std::vector<std::string>& environment,
                         int& status);
+
+// Whether a process that is not ours to wait for is no more.
+bool has_ended(pid_t pid);
 
 // Whether nobody listens there any more.
 bool can_listen_at(const SocketAddress& address);

@@ -70,13 +70,15 @@ Names mapped() {
 // Each for a reason; a name more than these is to be thought about before it is added.
 const Names imports{
     // the environment, read once and cleaned
-    "__environ", "environ", "getenv", "strchr", "strlen", "strncmp", "strncpy", "strtol", "memcpy",
+    "__environ", "environ", "getenv", "strchr", "strlen", "strncmp", "strncpy", "strtol", "memcpy", "memmove",
     // errno
     "__errno_location",
     // the functions behind the wrappers
     "dlsym",
     // a script's fork(2)
-    "__register_atfork", "dup2", "dup3", "open64",
+    "__register_atfork", "dup3", "open64",
+    // whether PHP waits on the listener
+    "fstat64",
     // zygote and children
     "fork", "vfork", "_exit", "waitpid", "setpgid", "getpid", "getrlimit64", "fcntl64", "mmap64", "munmap",
     "sigfillset", "sigprocmask",
@@ -97,6 +99,10 @@ TEST_CASE("the agent exports the functions that agent.map lists and nothing else
     }
     CHECK(exported.contains("accept"));
     CHECK(exported.contains("__read_chk"));
+    CHECK(exported.contains("select"));
+    CHECK(exported.contains("writev"));
+    // What FD_ISSET calls in a program that was compiled with _FORTIFY_SOURCE has nothing to wait for.
+    CHECK_FALSE(exported.contains("__fdelt_chk"));
 }
 
 TEST_CASE("the agent imports what this list names and nothing else") {

@@ -12,6 +12,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/agent/client.h"
+#include "tests/agent/lsapi_stage.h"
 #include "tests/agent/stage.h"
 #include "tests/support/descriptors.h"
 #include "tests/support/records.h"
@@ -44,6 +45,12 @@ std::string in_child(const char* what) {
     return ask(client.get(), command(what));
 }
 
+std::string in_lsapi_child(const char* what) {
+    lsapi::Stage stage;
+    lsapi::Client client = stage.client();
+    return client.ask(lsapi::command(what));
+}
+
 }  // namespace
 
 TEST_CASE("calls that are none of the agent's business come out as from libc") {
@@ -53,6 +60,9 @@ TEST_CASE("calls that are none of the agent's business come out as from libc") {
     }
     SUBCASE("in a child with a connection") {
         CHECK(in_child("calls") == expected);
+    }
+    SUBCASE("in an LSAPI child with a connection") {
+        CHECK(in_lsapi_child("calls") == expected);
     }
 }
 
@@ -74,6 +84,9 @@ TEST_CASE("poll with a pointer that leads nowhere is refused as libc refuses it"
     }
     SUBCASE("in a child with a connection") {
         CHECK(in_child("fault") == expected);
+    }
+    SUBCASE("in an LSAPI child with a connection") {
+        CHECK(in_lsapi_child("fault") == expected);
     }
 }
 

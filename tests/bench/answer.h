@@ -6,54 +6,80 @@
 #include <cstdint>
 #include <string_view>
 
-#include "protocol/fastcgi_reader.h"
-#include "tests/bench/request.h"
+#include "protocol/bytes.h"
 
 namespace cede::bench {
 
 // Why a request was not served.
 enum class Failure : std::uint8_t {
     none,
-    connect,      // the connection was refused, or the socket's queue was full
+    connect,      // the connection was refused, took too long, or the socket's queue was full
     closed,       // the other side closed before the answer was complete
     reset,        // as `closed`, by a reset or another socket error
     timeout,      // no complete answer within the patience
-    protocol,     // the answer breaks FastCGI, or bytes came without a request
-    app_status,   // END_REQUEST with another appStatus or protocolStatus than 0
-    http_status,  // a Status: header that is not 2xx
+    protocol,     // the answer breaks its protocol, or bytes came without a request
+    app_status,   // FastCGI: END_REQUEST with another appStatus or protocolStatus than 0
+    http_status,  // a status that is not 2xx
     body,         // another body than the expected one
+    unavailable,  // LSAPI: connections were lost or not to be had as often as the web server tries; its
+                  // client gets a 503
 };
-inline constexpr std::size_t failure_count = 9;
+inline constexpr std::size_t failure_count = 10;
 inline constexpr std::array<std::string_view, failure_count> failure_names{
-    "none", "connect", "closed", "reset", "timeout", "protocol", "app_status", "http_status", "body"};
+    "none",     "connect",    "closed",      "reset", "timeout",
+    "protocol", "app_status", "http_status", "body",  "unavailable"};
 
-// Reads and checks one answer: FastCGI framing, CGI head, body. Stores nothing of it.
+// Compares what a client is sent as the body of its answer with what it expects; stores nothing of it.
+class BodyCheck {
+  public:
+    // `expected` must outlive the check; with a null data pointer any body is right.
+    explicit BodyCheck(std::string_view expected = {}) noexcept : expected_(expected) {}
+
+    void add(std::string_view piece) noexcept;
+    [[nodiscard]] bool right() const noexcept {
+        return expected_.data() == nullptr || (!bad_ && bytes_ == expected_.size());
+    }
+
+  private:
+    std::string_view expected_;
+    std::size_t bytes_ = 0;
+    bool bad_ = false;
+};
+
+// Reads the answers that come on one connection, one after another.
 class Answer {
   public:
     enum class State : std::uint8_t { incomplete, complete };
+    enum class Idle : std::uint8_t {
+        silent,  // nothing that concerns the web server
+        close,   // the connection shall be closed
+        broken,  // bytes that have no place between two answers
+    };
 
-    // `expected` must outlive the answer; with a null data pointer any body is right.
-    explicit Answer(std::string_view expected = {}) noexcept : expected_(expected) {}
+    Answer() = default;
+    Answer(const Answer&) = delete;
+    Answer& operator=(const Answer&) = delete;
+    virtual ~Answer() = default;
 
-    [[nodiscard]] State feed(protocol::Bytes bytes) noexcept;
+    // The connection is a new one.
+    virtual void open() noexcept = 0;
+    // A request is about to be sent on it.
+    virtual void begin() noexcept = 0;
+    // Takes all of `bytes`: the answer to the request and, behind it, what belongs to no answer.
+    [[nodiscard]] virtual State feed(protocol::Bytes bytes, BodyCheck& body) noexcept = 0;
+    // The same while no request is under way.
+    [[nodiscard]] virtual Idle feed_idle(protocol::Bytes bytes) noexcept = 0;
+    // True when no byte of the answer has arrived.
+    [[nodiscard]] virtual bool untouched() const noexcept = 0;
+    // True when the other side has said that it runs the script.
+    [[nodiscard]] virtual bool acknowledged() const noexcept = 0;
+    // True when the other side wants the connection to be closed behind the answer.
+    [[nodiscard]] virtual bool closing() const noexcept = 0;
+
     // Valid when complete; `protocol` completes an answer at once.
     [[nodiscard]] Failure failure() const noexcept { return failure_; }
-    // True when no byte of the answer has arrived.
-    [[nodiscard]] bool untouched() const noexcept { return reader_.untouched(); }
 
-  private:
-    void check_output(std::string_view piece) noexcept;
-    void check_body(std::string_view piece) noexcept;
-    [[nodiscard]] Failure judge() const noexcept;
-
-    protocol::fastcgi::ResponseReader reader_{request_id};
-    std::string_view expected_;
-    std::size_t head_bytes_ = 0;
-    std::size_t line_end_bytes_ = 0;  // how much of the head's closing CR LF CR LF the head ends with
-    std::size_t body_bytes_ = 0;
-    bool status_line_ = true;  // the head so far agrees with "Status: "
-    bool status_bad_ = false;
-    bool body_bad_ = false;
+  protected:
     Failure failure_ = Failure::none;
 };
 

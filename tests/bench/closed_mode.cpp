@@ -6,14 +6,15 @@
 #include <vector>
 
 #include "tests/bench/modes.h"
-#include "tests/bench/request.h"
 
 namespace cede::bench {
 
 EngineSettings engine_settings(const Options& options, std::uint32_t slots) {
     return {.target = Target{options.address},
+            .server = &web_server(options.protocol),
             .keep_alive = options.keep_alive,
             .pools = options.pools,
+            .max_connections = options.max_connections,
             .slots = slots,
             .patience = options.patience,
             .expected = options.expect.value_or(""),
@@ -27,7 +28,7 @@ class ClosedLoop final : public Listener {
   public:
     ClosedLoop(Engine& engine, const Options& options, SlotIndex first)
         : engine_(engine),
-          request_(build_request(options.script, options.keep_alive)),
+          request_(web_server(options.protocol).build_request(options.script, options.keep_alive)),
           served_(options.clients),
           pools_(options.pools),
           first_(first) {}
@@ -102,13 +103,15 @@ class EachOnce final : public Listener {
   public:
     EachOnce(Engine& engine, const Options& options, std::uint32_t at_once)
         : engine_(engine),
-          request_(build_request(options.script, true)),
+          request_(web_server(options.protocol).build_request(options.script, true)),
           count_(options.idle),
           pools_(options.pools),
           at_once_(at_once) {}
 
     void run(Nanoseconds patience) {
         begin = now();
+        // A server that serves one now and then is no better than one that stalls.
+        end_ = begin + 10 * patience;
         failed_in_a_row_ = 0;
         for (next_ = 0; next_ < std::min(at_once_, count_);) {
             start_next();
@@ -123,7 +126,7 @@ class EachOnce final : public Listener {
         tally.add(what);
         failed_in_a_row_ = what.failure == Failure::none ? 0 : failed_in_a_row_ + 1;
         // A server that stalls would cost the patience once for each connection.
-        if (next_ < count_ && failed_in_a_row_ < at_once_) {
+        if (next_ < count_ && failed_in_a_row_ < at_once_ && what.at < end_) {
             start_next();
         }
     }
@@ -145,6 +148,7 @@ class EachOnce final : public Listener {
     std::uint32_t pools_;
     std::uint32_t at_once_;
     std::uint32_t failed_in_a_row_ = 0;
+    Nanoseconds end_ = 0;
 };
 
 }  // namespace

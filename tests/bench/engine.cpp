@@ -5,8 +5,6 @@
 #include <cerrno>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <system_error>
-#include <unistd.h>
 #include <utility>
 
 namespace cede::bench {
@@ -15,157 +13,164 @@ namespace {
 
 // Timeouts and refused connects are dealt with this often: a client whose connect is refused does not spin.
 constexpr Nanoseconds sweep_interval = 10 * millisecond;
-constexpr std::uint32_t read_events = EPOLLIN | EPOLLRDHUP | EPOLLET;
+constexpr Nanoseconds backlog_retry = second;
+
+// Every slot may have a connection of its own and another one under way; pools keep idle ones besides.
+std::size_t most_connections(const EngineSettings& settings) {
+    const std::size_t of_slots = std::size_t{settings.slots} * 2;
+    return settings.max_connections == WebServer::unlimited
+               ? of_slots
+               : of_slots + std::size_t{std::min(settings.max_connections, settings.slots)} * settings.pools;
+}
+
+EngineSettings with_default_limit(EngineSettings settings) {
+    if (settings.max_connections == 0) {
+        settings.max_connections = settings.server->max_connections();
+    }
+    return settings;
+}
 
 }  // namespace
 
 Engine::Engine(EngineSettings settings)
-    : settings_(std::move(settings)),
+    : settings_(with_default_limit(std::move(settings))),
+      server_(*settings_.server),
       expected_(settings_.check_body ? std::string_view{settings_.expected} : std::string_view{}),
-      epoll_(epoll_create1(EPOLL_CLOEXEC)),
       slots_(settings_.slots),
-      connections_(std::size_t{settings_.slots} * 2),
-      pools_(settings_.pools) {
-    if (epoll_ < 0) {
-        throw std::system_error(errno, std::system_category(), "epoll_create1");
+      pools_(settings_.pools),
+      connections_(most_connections(settings_), settings_.target, server_) {}
+
+std::optional<std::uint32_t> Engine::kept_connection(const Slot& slot) {
+    if (!settings_.keep_alive || slot.use == Use::fresh) {
+        return std::nullopt;
     }
-    for (std::uint32_t index = 0; index < connections_.size(); ++index) {
-        unused_.push_back(index);
+    if (slot.use == Use::own) {
+        return slot.own == none ? std::nullopt : std::optional{slot.own};
     }
-    std::ranges::reverse(unused_);
-    for (Pool& pool : pools_) {
-        pool.idle.reserve(connections_.size());
+    std::vector<std::uint32_t>& idle = pools_[slot.pool].idle;
+    if (idle.empty()) {
+        return std::nullopt;
     }
+    const std::uint32_t latest = idle.back();
+    idle.pop_back();
+    return latest;
 }
 
-Engine::~Engine() {
-    for (const Connection& connection : connections_) {
-        if (connection.fd >= 0) {
-            ::close(connection.fd);
-        }
+std::expected<std::uint32_t, int> Engine::open_connection(SlotIndex index) {
+    const auto opened = connections_.open(now());
+    if (!opened) {
+        return opened;
     }
-    ::close(epoll_);
-}
-
-std::uint32_t Engine::open_connection(const Slot& slot) {
-    if (unused_.empty()) {
-        return none;
-    }
-    const int fd = settings_.target.connect();
-    if (fd < 0) {
-        return none;
-    }
-    const std::uint32_t index = unused_.back();
-    epoll_event event{.events = read_events, .data = {.u32 = index}};
-    if (epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event) != 0) {
-        ::close(fd);
-        return none;
-    }
-    unused_.pop_back();
-    Connection& connection = connections_[index];
-    connection.fd = fd;
+    Slot& slot = slots_[index];
+    Pool& pool = pools_[slot.pool];
+    Connection& connection = connections_[*opened];
     connection.pool = slot.pool;
-    connection.owner = none;
-    connection.reused = false;
+    connection.pooled = slot.use == Use::pooled;
+    pool.open += std::uint32_t{connection.pooled};
+    if (settings_.keep_alive && slot.use == Use::own) {
+        slot.own = *opened;
+        connection.owner = index;
+    }
     ++counters_.connects;
-    if (Pool& pool = pools_[slot.pool]; pool.lost > 0) {
+    if (pool.lost > 0) {
         --pool.lost;
         ++counters_.reconnects;
-    }
-    return index;
-}
-
-std::uint32_t Engine::choose_connection(Slot& slot, SlotIndex index) {
-    if (settings_.keep_alive && !slot.retried) {
-        std::vector<std::uint32_t>& idle = pools_[slot.pool].idle;
-        std::uint32_t kept = none;
-        if (slot.use == Use::own) {
-            kept = slot.own;
-        } else if (slot.use == Use::pooled && !idle.empty()) {
-            kept = idle.back();
-            idle.pop_back();
-        }
-        if (kept != none) {
-            connections_[kept].reused = true;
-            return kept;
-        }
-    }
-    const std::uint32_t opened = open_connection(slot);
-    if (opened != none && settings_.keep_alive && slot.use == Use::own) {
-        slot.own = opened;
-        connections_[opened].owner = index;
     }
     return opened;
 }
 
-void Engine::place(SlotIndex index) {
-    Slot& slot = slots_[index];
-    slot.connection = choose_connection(slot, index);
-    if (slot.connection == none) {
-        slot.connect_failed = true;
-        return;
-    }
-    Connection& connection = connections_[slot.connection];
-    connection.slot = index;
-    connection.sent = 0;
-    connection.sending = false;
-    connection.answer = Answer{expected_};
-    send_request(slot.connection);
+void Engine::put_off(SlotIndex index) {
+    slots_[index].waiting = true;
+    pools_[slots_[index].pool].waiting.push_front(index);
 }
 
-void Engine::start(SlotIndex index, std::uint32_t pool, Use use, const std::vector<std::byte>& request,
+// False: the request is in front of those that wait for a connection.
+bool Engine::place(SlotIndex index, bool on_new_one) {
+    Slot& slot = slots_[index];
+    Pool& pool = pools_[slot.pool];
+    auto connection = on_new_one ? std::nullopt : kept_connection(slot);
+    if (connection) {
+        connections_[*connection].reused = true;
+    } else {
+        if (slot.use == Use::pooled && pool.open >= settings_.max_connections) {
+            put_off(index);
+            return false;
+        }
+        const auto opened = open_connection(index);
+        if (!opened && opened.error() == EAGAIN && server_.waits_for_backlog()) {
+            ++counters_.backlog_full;
+            pool.retry_at = now() + backlog_retry;
+            put_off(index);
+            return false;
+        }
+        if (!opened) {
+            slot.connect_failed = true;
+            return true;
+        }
+        connection = *opened;
+    }
+    slot.connection = *connection;
+    connections_[*connection].slot = index;
+    connections_.send(*connection, *slot.request);
+    return true;
+}
+
+void Engine::serve_waiting(Pool& pool) {
+    bool placed = true;
+    while (placed && !pool.waiting.empty()) {
+        const SlotIndex first = pool.waiting.front();
+        pool.waiting.pop_front();
+        slots_[first].waiting = false;
+        placed = place(first, false);
+    }
+}
+
+void Engine::start(SlotIndex index, std::uint32_t pool_index, Use use, const std::vector<std::byte>& request,
                    Nanoseconds scheduled) {
     Slot& slot = slots_[index];
+    Pool& pool = pools_[pool_index];
     slot.request = &request;
+    slot.body = BodyCheck{expected_};
     slot.scheduled = scheduled;
     slot.started = now();
-    slot.pool = pool;
+    slot.pool = pool_index;
+    slot.connection = none;
+    slot.losses = 0;
     slot.use = use;
     slot.busy = true;
-    slot.retried = false;
     slot.connect_failed = false;
     ++under_way_;
-    place(index);
-}
-
-// An error of send() is left to recv(), which reports the same one: an epoll event is certain to follow.
-void Engine::send_request(std::uint32_t index) {
-    Connection& connection = connections_[index];
-    const std::vector<std::byte>& request = *slots_[connection.slot].request;
-    const ssize_t sent = ::send(connection.fd, request.data() + connection.sent,
-                                request.size() - connection.sent, MSG_NOSIGNAL);
-    if (sent > 0) {
-        connection.sent += static_cast<std::size_t>(sent);
+    if (pool.waiting.empty() || use != Use::pooled) {
+        counters_.waited += std::uint64_t{!place(index, false)};
+        return;
     }
-    const bool wait = connection.sent < request.size() && (sent >= 0 || errno == EAGAIN || errno == ENOTCONN);
-    if (wait != connection.sending) {
-        connection.sending = wait;
-        epoll_event event{.events = read_events | (wait ? std::uint32_t{EPOLLOUT} : 0U),
-                          .data = {.u32 = index}};
-        epoll_ctl(epoll_, EPOLL_CTL_MOD, connection.fd, &event);
-    }
-}
-
-void Engine::forget_idle(std::uint32_t index) noexcept {
-    std::vector<std::uint32_t>& idle = pools_[connections_[index].pool].idle;
-    idle.erase(std::remove(idle.begin(), idle.end(), index), idle.end());
+    ++counters_.waited;
+    slot.waiting = true;
+    pool.waiting.push_back(index);
+    serve_waiting(pool);
 }
 
 void Engine::close_connection(std::uint32_t index) noexcept {
-    Connection& connection = connections_[index];
-    ::close(connection.fd);
-    connection.fd = -1;
-    connection.slot = none;
+    const Connection& connection = connections_[index];
     if (connection.owner != none) {
         slots_[connection.owner].own = none;
     }
-    unused_.push_back(index);
+    pools_[connection.pool].open -= std::uint32_t{connection.pooled};
+    connections_.close(index);
 }
 
 void Engine::close_own(SlotIndex slot) noexcept {
     if (slots_[slot].own != none) {
         close_connection(slots_[slot].own);
     }
+}
+
+// The other side's wish or doing.
+void Engine::close_idle(std::uint32_t index) noexcept {
+    Pool& pool = pools_[connections_[index].pool];
+    ++pool.lost;
+    std::erase(pool.idle, index);
+    close_connection(index);
 }
 
 void Engine::finish(SlotIndex index, Failure failure, Listener& listener) {
@@ -176,23 +181,48 @@ void Engine::finish(SlotIndex index, Failure failure, Listener& listener) {
     listener.finished({index, failure, slot.scheduled, now()});
 }
 
-void Engine::answered(std::uint32_t index, bool peer_closed, Listener& listener) {
+void Engine::answered(std::uint32_t index, bool hung_up, Listener& listener) {
     Connection& connection = connections_[index];
+    Pool& pool = pools_[connection.pool];
     const SlotIndex slot_index = connection.slot;
     const Slot& slot = slots_[slot_index];
-    const Failure failure = connection.answer.failure();
+    const Failure failure = connection.answer->failure();
+    const bool asked = connection.answer->closing();
     connection.slot = none;
-    const bool keep =
-        settings_.keep_alive && slot.use != Use::fresh && failure == Failure::none && !peer_closed;
-    if (!keep) {
-        if (settings_.keep_alive && peer_closed) {
-            ++pools_[connection.pool].lost;
-        }
+    counters_.conn_closes += std::uint64_t{asked};
+    const bool wanted = settings_.keep_alive && slot.use != Use::fresh;
+    if (!wanted || failure != Failure::none || hung_up || asked) {
+        pool.lost += std::uint64_t{settings_.keep_alive && (hung_up || asked)};
         close_connection(index);
     } else if (slot.use == Use::pooled) {
-        pools_[connection.pool].idle.push_back(index);
+        pool.idle.push_back(index);
     }
+    serve_waiting(pool);
     finish(slot_index, failure, listener);
+}
+
+void Engine::recover(SlotIndex index, const Loss& loss, Failure how, Listener& listener) {
+    Slot& slot = slots_[index];
+    slot.connection = none;
+    switch (server_.remedy(loss)) {
+        case Remedy::give_up:
+            finish(index, how, listener);
+            return;
+        case Remedy::unavailable:
+            finish(index, Failure::unavailable, listener);
+            return;
+        case Remedy::reconnect:
+            ++counters_.retries;
+            ++slot.losses;
+            place(index, true);
+            return;
+        case Remedy::another:
+            ++counters_.resent;
+            counters_.resent_acknowledged += std::uint64_t{loss.acknowledged};
+            ++slot.losses;
+            place(index, false);
+            return;
+    }
 }
 
 void Engine::peer_gone(std::uint32_t index, Failure how, Listener& listener) {
@@ -200,33 +230,55 @@ void Engine::peer_gone(std::uint32_t index, Failure how, Listener& listener) {
     const SlotIndex slot_index = connection.slot;
     if (slot_index == none) {
         ++counters_.closed_idle;
-        ++pools_[connection.pool].lost;
-        forget_idle(index);
-        close_connection(index);
+        close_idle(index);
         return;
     }
     Slot& slot = slots_[slot_index];
-    const bool retry = connection.reused && connection.answer.untouched() && !slot.retried;
+    Pool& pool = pools_[connection.pool];
     const bool never_connected = !connection.reused && connection.sent == 0;
-    if (connection.reused) {
-        ++pools_[connection.pool].lost;
-    }
+    const Loss loss{.earlier = slot.losses,
+                    .connected = true,
+                    .reused = connection.reused,
+                    .untouched = connection.answer->untouched(),
+                    .acknowledged = connection.answer->acknowledged(),
+                    .others_are_idle = !pool.idle.empty()};
+    pool.lost += std::uint64_t{connection.reused};
     close_connection(index);
+    slot.connection = none;
     if (never_connected) {
         slot.connect_failed = true;
-    } else if (retry) {
-        ++counters_.retries;
-        slot.retried = true;
-        place(slot_index);
     } else {
-        finish(slot_index, how, listener);
+        recover(slot_index, loss, how, listener);
     }
+    serve_waiting(pool);
 }
 
-void Engine::receive(std::uint32_t index, std::uint32_t events, Listener& listener) {
+// False: there is nothing more to read, the connection may be gone.
+bool Engine::take(std::uint32_t index, protocol::Bytes bytes, bool hung_up, Listener& listener) {
     Connection& connection = connections_[index];
+    if (connection.slot == none) {
+        const Answer::Idle idle = connection.answer->feed_idle(bytes);
+        if (idle == Answer::Idle::silent) {
+            return true;
+        }
+        if (idle == Answer::Idle::close) {
+            ++counters_.conn_closes;
+            close_idle(index);
+        } else {
+            peer_gone(index, Failure::protocol, listener);
+        }
+        return false;
+    }
+    if (connection.answer->feed(bytes, slots_[connection.slot].body) == Answer::State::complete) {
+        answered(index, hung_up, listener);
+        return false;
+    }
+    return true;
+}
+
+void Engine::receive(std::uint32_t index, bool hung_up, Listener& listener) {
     for (;;) {
-        const ssize_t size = ::recv(connection.fd, buffer_.data(), buffer_.size(), 0);
+        const ssize_t size = ::recv(connections_[index].fd, buffer_.data(), buffer_.size(), 0);
         if (size < 0) {
             if (errno != EAGAIN && errno != EINTR) {
                 peer_gone(index, Failure::reset, listener);
@@ -237,62 +289,86 @@ void Engine::receive(std::uint32_t index, std::uint32_t events, Listener& listen
             peer_gone(index, Failure::closed, listener);
             return;
         }
-        if (connection.slot == none) {
-            peer_gone(index, Failure::protocol, listener);
-            return;
-        }
         const auto bytes = protocol::Bytes{buffer_}.first(static_cast<std::size_t>(size));
-        if (connection.answer.feed(bytes) == Answer::State::complete) {
-            answered(index, (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0, listener);
-            return;
+        const bool all_read = bytes.size() < buffer_.size();
+        if (!take(index, bytes, hung_up, listener)) {
+            // A full buffer: more may lie in the socket, and no event would tell.
+            if (all_read || connections_[index].fd < 0) {
+                return;
+            }
+            continue;
         }
         // Edge-triggered: what comes after a short read makes an event of its own, unless it was reported
         // already.
-        if (bytes.size() < buffer_.size() && (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) == 0) {
+        if (all_read && !hung_up) {
             return;
         }
     }
 }
 
-void Engine::handle(std::uint32_t index, std::uint32_t events, Listener& listener) {
-    // A connection may have been closed, and its place taken by another, since the kernel reported this
-    // event: the socket calls on the new one then find nothing to do.
-    if (connections_[index].fd < 0) {
-        return;
+void Engine::give_up(SlotIndex index, Listener& listener) {
+    Slot& slot = slots_[index];
+    Pool& pool = pools_[slot.pool];
+    if (slot.waiting) {
+        slot.waiting = false;
+        std::erase(pool.waiting, index);
+    } else {
+        const Connection& connection = connections_[slot.connection];
+        const protocol::Bytes farewell = server_.farewell();
+        if (!farewell.empty() && connection.sent == connection.request.size()) {
+            counters_.aborted +=
+                std::uint64_t{::send(connection.fd, farewell.data(), farewell.size(), MSG_NOSIGNAL) > 0};
+        }
+        close_connection(slot.connection);
+        pool.retry_at = 0;  // for sweep(), once it knows who else gives up
     }
-    if (connections_[index].sending && (events & EPOLLOUT) != 0) {
-        send_request(index);
-    }
-    if ((events & ~std::uint32_t{EPOLLOUT}) != 0) {
-        receive(index, events, listener);
+    finish(index, Failure::timeout, listener);
+}
+
+void Engine::check_slot(SlotIndex index, Nanoseconds at, Listener& listener) {
+    Slot& slot = slots_[index];
+    if (slot.connect_failed) {
+        slot.connect_failed = false;
+        recover(index, {.earlier = slot.losses, .connected = false}, Failure::connect, listener);
+    } else if (at - slot.started > settings_.patience) {
+        give_up(index, listener);
+    } else if (slot.connection != none) {
+        const Connection& connection = connections_[slot.connection];
+        const bool connecting = !connection.reused && connection.sent == 0;
+        if (connecting && at - connection.opened >= server_.connect_limit()) {
+            peer_gone(slot.connection, Failure::connect, listener);
+        }
     }
 }
 
 void Engine::sweep(Nanoseconds at, Listener& listener) {
     next_sweep_ = at + sweep_interval;
     for (SlotIndex index = 0; under_way_ > 0 && index < slots_.size(); ++index) {
-        const Slot& slot = slots_[index];
-        if (!slot.busy) {
-            continue;
+        if (slots_[index].busy) {
+            check_slot(index, at, listener);
         }
-        if (slot.connect_failed) {
-            finish(index, Failure::connect, listener);
-        } else if (at - slot.started > settings_.patience) {
-            close_connection(slot.connection);
-            finish(index, Failure::timeout, listener);
+    }
+    for (Pool& pool : pools_) {
+        if (at >= pool.retry_at) {
+            serve_waiting(pool);
         }
     }
 }
 
 void Engine::step(Listener& listener, Nanoseconds until) {
-    std::array<epoll_event, 256> events;
-    const Nanoseconds at = now();
-    const Nanoseconds wait = std::clamp<Nanoseconds>(std::min(until, next_sweep_) - at, 0, sweep_interval);
-    const timespec timeout{.tv_sec = wait / second, .tv_nsec = wait % second};
-    const int count = epoll_pwait2(epoll_, events.data(), static_cast<int>(events.size()), &timeout, nullptr);
-    for (int each = 0; each < count; ++each) {
-        const epoll_event& event = events[static_cast<std::size_t>(each)];
-        handle(event.data.u32, event.events, listener);
+    const Nanoseconds longest =
+        std::clamp<Nanoseconds>(std::min(until, next_sweep_) - now(), 0, sweep_interval);
+    for (const epoll_event& event : connections_.wait(longest)) {
+        const std::uint32_t index = event.data.u32;
+        const std::uint32_t events = event.events;
+        // A connection may have been closed, and its place taken by another, since the kernel reported this
+        // event: the socket calls on the new one then find nothing to do.
+        if (connections_[index].fd >= 0 && connections_[index].sending && (events & EPOLLOUT) != 0) {
+            connections_.go_on_sending(index);
+        }
+        if (connections_[index].fd >= 0 && (events & ~std::uint32_t{EPOLLOUT}) != 0) {
+            receive(index, (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0, listener);
+        }
     }
     if (const Nanoseconds later = now(); later >= next_sweep_) {
         sweep(later, listener);

@@ -3,7 +3,6 @@
 #include <vector>
 
 #include "tests/bench/modes.h"
-#include "tests/bench/request.h"
 
 namespace cede::bench {
 
@@ -13,13 +12,15 @@ namespace {
 // tells us. Long enough for a loaded machine; it only separates the rounds and is not part of any figure.
 constexpr Nanoseconds settle_time = 20 * millisecond;
 constexpr std::uint32_t hopeless = 3;  // rounds not served in a row, after which the rest is left out
+// What rounds may take, the patience for a few that are not served apart; a round that is takes 50 to 100 ms.
+constexpr Nanoseconds round_time = 200 * millisecond;
 
 class Rounds final : public Listener {
   public:
     Rounds(Engine& engine, const Options& options)
         : engine_(engine),
-          pinning_(build_request(options.other_script, true)),
-          probing_(build_request(options.script, true)),
+          pinning_(web_server(options.protocol).build_request(options.other_script, true)),
+          probing_(web_server(options.protocol).build_request(options.script, true)),
           children_(options.children),
           pools_(options.pools) {}
 
@@ -79,7 +80,8 @@ JsonObject run_new_connection(const Options& options) {
     const Nanoseconds begin = now();
     std::uint32_t unserved_in_a_row = 0;
     std::uint32_t done = 0;
-    while (done < options.rounds && unserved_in_a_row < hopeless) {
+    const Nanoseconds end = begin + options.rounds * round_time + 10 * options.patience;
+    while (done < options.rounds && unserved_in_a_row < hopeless && now() < end) {
         unserved_in_a_row = rounds.run_one() ? 0 : unserved_in_a_row + 1;
         ++done;
     }

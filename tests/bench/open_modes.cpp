@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "tests/bench/modes.h"
-#include "tests/bench/request.h"
 
 namespace cede::bench {
 
@@ -64,8 +63,9 @@ struct Plan {
 // Runs the plan; the end of the last request is bounded by the engine's patience.
 Nanoseconds carry_out(const Plan& plan, const Options& options, OpenLoop& loop) {
     constexpr Nanoseconds never = std::numeric_limits<Nanoseconds>::max();
-    const auto burst_request = build_request(options.script, options.keep_alive);
-    const auto steady_request = build_request(options.other_script, options.keep_alive);
+    const WebServer& server = web_server(options.protocol);
+    const auto burst_request = server.build_request(options.script, options.keep_alive);
+    const auto steady_request = server.build_request(options.other_script, options.keep_alive);
     const Nanoseconds begin = now();
     std::uint64_t steady_started = 0;
     std::uint32_t bursts_started = 0;

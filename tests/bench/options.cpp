@@ -45,6 +45,13 @@ bool on_or_off(std::string_view option, std::string_view text) {
     return text == "on";
 }
 
+Protocol protocol(std::string_view text) {
+    if (text != "fastcgi" && text != "lsapi") {
+        throw UsageError("--protocol " + std::string{text} + ": give fastcgi or lsapi");
+    }
+    return text == "lsapi" ? Protocol::lsapi : Protocol::fastcgi;
+}
+
 Mode mode(std::string_view text) {
     const auto* found = std::ranges::find(modes, text, &std::pair<std::string_view, Mode>::first);
     if (found == modes.end()) {
@@ -57,6 +64,8 @@ Mode mode(std::string_view text) {
 bool set_workload(Options& options, std::string_view name, std::string_view value) {
     if (name == "--pools") {
         options.pools = count(name, value, 1'000);
+    } else if (name == "--max-connections") {
+        options.max_connections = count(name, value, 10'000);
     } else if (name == "--clients") {
         options.clients = count(name, value, 50'000);
     } else if (name == "--children") {
@@ -86,7 +95,9 @@ bool set_workload(Options& options, std::string_view name, std::string_view valu
 }
 
 void set(Options& options, std::string_view name, std::string_view value) {
-    if (name == "--address") {
+    if (name == "--protocol") {
+        options.protocol = protocol(value);
+    } else if (name == "--address") {
         options.address = value;
     } else if (name == "--script") {
         options.script = value;
@@ -136,9 +147,13 @@ std::optional<Options> parse_options(std::span<char* const> arguments) {
 const char* usage() noexcept {
     return R"(usage: cede-load MODE --address ADDRESS --script FILE [options]
 
-Sends FastCGI requests as web-server workers with a keep-alive pool each do, and
-prints one JSON object. A request takes the connection of its own worker that has
-been idle for the shortest time, else opens a new one.
+Sends requests as web-server workers with a keep-alive pool each do, and prints one
+JSON object. A request takes the connection of its own worker that has been idle for
+the shortest time, else opens a new one. FastCGI is spoken as nginx does: a request
+on a reused connection that is closed before the answer's first byte is sent again,
+once. LSAPI is spoken as OpenLiteSpeed does: a worker has at most --max-connections,
+further requests wait in its queue; a connect may take 2 s; a request whose
+connection is lost is sent again, three times in all; CONN_CLOSE is obeyed.
 
 modes
   closed          --clients clients, each with one request under way
@@ -152,19 +167,25 @@ modes
                   new connection makes one; its time is reported
   idle            --idle kept connections that made one request each, --clients
                   clients in a closed loop beside them, then one more request on each
+  The last two leave the rest out when a server serves none, or for too long too few.
 
 options
-  --address ADDRESS     127.0.0.1:PORT, [::1]:PORT or the path of a Unix socket
+  --protocol NAME       fastcgi or lsapi; fastcgi
+  --address ADDRESS     127.0.0.1:PORT, [::1]:PORT, /path or uds://path
   --script FILE         SCRIPT_FILENAME
   --other-script FILE   see modes; default: the same
   --expect TEXT         the body of every answer to --script; default: any
-  --keep-alive on|off   KEEP_CONN and pools, or a connection per request; on
+  --keep-alive on|off   pools (and KEEP_CONN), or a connection per request, which with
+                        lsapi is closed from this side; on
   --pools N             web-server workers; 8
+  --max-connections N   of a worker; fastcgi: no limit, lsapi: 10. The idle ones of idle
+                        and those of new-connection come on top
   --clients N           clients, spread over the pools; 1
   --duration S          5
   --requests N          closed: stop after this many instead
   --warmup S            closed, idle: not counted, before the duration; 0
-  --patience S          give a request up after this time; 10
+  --patience S          the client gives up after this time; with lsapi its worker sends
+                        ABORT_REQUEST and closes; 10
   --bursts N --every S  5, 20
   --rate R              5
   --children N          10

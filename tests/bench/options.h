@@ -8,6 +8,7 @@
 #include <string>
 
 #include "tests/bench/clock.h"
+#include "tests/bench/web_server.h"
 
 namespace cede::bench {
 
@@ -15,13 +16,15 @@ enum class Mode : std::uint8_t { closed, burst, bursts, rate, new_connection, id
 
 struct Options {
     Mode mode = Mode::closed;
+    Protocol protocol = Protocol::fastcgi;
     std::string address;
     std::string script;
     std::string other_script;  // bursts: of the steady rate; new-connection: of the pinning requests
     std::optional<std::string> expect;
     bool keep_alive = true;
     std::uint32_t pools = 8;
-    std::uint32_t clients = 1;  // burst, bursts: requests in one burst
+    std::uint32_t max_connections = 0;  // of a pool; 0: as the web server of that protocol
+    std::uint32_t clients = 1;          // burst, bursts: requests in one burst
     std::uint32_t children = 10;
     std::uint32_t idle = 10'000;
     std::uint32_t rounds = 100;

@@ -80,7 +80,10 @@ void describe(JsonObject& into, const Tally& tally, Nanoseconds begin, Nanosecon
 
 void describe(JsonObject& into, const Counters& counters) {
     into.add("connects", counters.connects).add("reconnects", counters.reconnects);
-    into.add("retries", counters.retries).add("closed_idle", counters.closed_idle);
+    into.add("closed_idle", counters.closed_idle).add("conn_closes", counters.conn_closes);
+    into.add("retries", counters.retries).add("resent", counters.resent);
+    into.add("resent_acknowledged", counters.resent_acknowledged).add("aborted", counters.aborted);
+    into.add("waited", counters.waited).add("backlog_full", counters.backlog_full);
 }
 
 void describe_shares(JsonObject& into, std::span<const std::uint64_t> served) {

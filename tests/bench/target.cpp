@@ -7,6 +7,7 @@
 #include <cstring>
 #include <netinet/in.h>
 #include <stdexcept>
+#include <string_view>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -16,7 +17,7 @@ namespace {
 
 [[noreturn]] void refuse(const std::string& address, const char* why) {
     throw std::invalid_argument("--address " + address + ": " + why +
-                                "; give 127.0.0.1:PORT, [::1]:PORT or an absolute path");
+                                "; give 127.0.0.1:PORT, [::1]:PORT, an absolute path or uds://path");
 }
 
 in_port_t parse_port(const std::string& address, std::size_t colon) {
@@ -32,13 +33,17 @@ in_port_t parse_port(const std::string& address, std::size_t colon) {
 }  // namespace
 
 Target::Target(const std::string& address) {
-    if (address.starts_with('/')) {
+    constexpr std::string_view scheme = "uds://";
+    const bool has_scheme = address.starts_with(scheme);
+    if (has_scheme || address.starts_with('/')) {
+        // The path begins with the last slash of the scheme.
+        const std::string path = has_scheme ? address.substr(scheme.size() - 1) : address;
         sockaddr_un local{};
         local.sun_family = AF_UNIX;
-        if (address.size() >= sizeof local.sun_path) {
+        if (path.size() >= sizeof local.sun_path) {
             refuse(address, "the path is longer than 107 bytes");
         }
-        std::memcpy(local.sun_path, address.data(), address.size());
+        std::memcpy(local.sun_path, path.data(), path.size());
         std::memcpy(&address_, &local, sizeof local);
         size_ = sizeof local;
         return;

@@ -6,10 +6,11 @@
 
 namespace cede::bench {
 
-// Where the FastCGI server listens.
+// Where the PHP server listens.
 class Target {
   public:
-    // "127.0.0.1:9000", "[::1]:9000" or an absolute path of a Unix socket; no names are looked up. Throws
+    // "127.0.0.1:9000", "[::1]:9000", or a Unix socket: "/path", or "uds://path" as OpenLiteSpeed writes it
+    // (the slash in front of an absolute path may be missing). No names are looked up. Throws
     // std::invalid_argument.
     explicit Target(const std::string& address);
 

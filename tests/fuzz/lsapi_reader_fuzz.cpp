@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Feeds any bytes, cut where the first byte says, to the readers and scanners, and checks what they promise:
-// what is handed out lies inside the message, a limit is a limit, the way the bytes are cut changes nothing,
-// and a request that the reader accepts ends for the scanner where it ends for the reader.
+// what is handed out lies inside the message, a limit is a limit, and the way the bytes are cut changes
+// nothing.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -27,8 +27,8 @@ void require(bool condition) {
 
 struct Seen {
     std::uint64_t bytes = 0, lines = 0, line_bytes = 0, heads = 0, acknowledged = 0, closes = 0;
-    std::uint64_t begun = 0, ended = 0;
-    bool head_complete = false, request_complete = false, in_step = true, close_announced = false;
+    std::uint64_t ended = 0;
+    bool in_step = true, close_announced = false;
     std::int32_t status = 0, pid = 0;
     Outcome response = Outcome::need_more;
     bool operator==(const Seen&) const = default;
@@ -52,12 +52,10 @@ void count(ResponseEvent event, const ResponseReader& reader, Seen& seen) {
 Seen read(Bytes all, std::size_t piece_size) {
     std::array<std::byte, head_room> storage;
     ResponseReader reader{storage, most_bytes};
-    RequestScanner requests;
     ResponseScanner answers;
     Seen seen;
     while (!all.empty()) {
         Bytes piece = take(all, piece_size);
-        requests.feed(piece);
         answers.feed(piece);
         for (ResponseEvent event; (event = reader.next(piece)) != ResponseEvent::need_more &&
                                   event != ResponseEvent::end && event != ResponseEvent::refused;) {
@@ -65,12 +63,8 @@ Seen read(Bytes all, std::size_t piece_size) {
         }
     }
     require(seen.bytes <= most_bytes && seen.line_bytes <= seen.heads * head_room);
-    require(!requests.request_complete() || (requests.head_complete() && requests.at_boundary()));
-    seen.begun = requests.begun();
     seen.ended = answers.ended();
-    seen.head_complete = requests.head_complete();
-    seen.request_complete = requests.request_complete();
-    seen.in_step = !requests.out_of_step() && !answers.out_of_step();
+    seen.in_step = !answers.out_of_step();
     seen.close_announced = answers.close_announced();
     seen.status = reader.status();
     seen.pid = reader.pid();
@@ -105,16 +99,6 @@ void read_request(Bytes all) {
     for (const std::string_view text :
          {reader.script_file(), reader.script_name(), reader.query_string(), reader.request_method()}) {
         require_inside(text, packet);
-    }
-    RequestScanner scanner;
-    require(scanner.feed_to_boundary(packet) == packet.size());
-    require(scanner.head_complete() && scanner.begun() == 1);
-    require(scanner.request_complete() == (reader.body_length() == 0));
-    const std::size_t after = all.size() - packet.size();
-    const std::size_t body = reader.body_length() < after ? std::size_t{reader.body_length()} : after;
-    if (body > 0) {
-        require(scanner.feed_to_boundary(all.subspan(packet.size())) == body);
-        require(scanner.request_complete() == (reader.body_length() == body));
     }
 }
 

@@ -88,4 +88,11 @@ inline bool silent(int fd) {
     return ::recv(fd, &byte, sizeof byte, MSG_DONTWAIT | MSG_PEEK) < 0 && errno == EAGAIN;
 }
 
+// What has come on a connection, up to 256 bytes.
+inline std::string text_in(int fd) {
+    char buffer[256];
+    const ssize_t size = ::recv(fd, buffer, sizeof buffer, MSG_DONTWAIT);
+    return {buffer, size > 0 ? static_cast<std::size_t>(size) : 0};
+}
+
 }  // namespace cede::tests

@@ -37,6 +37,8 @@ TEST_CASE("every form of address is understood and has one spelling") {
         {"unix:/run/x.sock", Form::unix_path, "/run/x.sock"},
         {"unix:///run/x.sock", Form::unix_path, "/run/x.sock"},
         {"uds:///run/x.sock", Form::unix_path, "/run/x.sock"},
+        {"uds://run/x.sock", Form::unix_path, "/run/x.sock"},
+        {"UDS://tmp/lshttpd/lsphp.sock", Form::unix_path, "/tmp/lshttpd/lsphp.sock"},
         {"/run/with:colon", Form::unix_path, "/run/with:colon"},
         {"/" + std::string(106, 'x'), Form::unix_path, "/" + std::string(106, 'x')},
     };
@@ -83,7 +85,8 @@ TEST_CASE("what is no address is refused with the reason and a remedy") {
         {"./x.sock", "full path"},
         {"unix:", "full path"},
         {"unix:x.sock", "full path"},
-        {"uds://run/x.sock", "full path"},
+        {"uds:/run/x.sock", "full path"},
+        {"uds://", "ends with '/'"},
         {"@abstract", "is not an address"},
         {"/run/", "ends with '/'"},
         {"/", "ends with '/'"},

@@ -1,24 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // The parts of the load generator that its figures rest on.
-#include <array>
-#include <cstdlib>
-#include <cstring>
+#include <stdexcept>
 #include <string>
-#include <sys/socket.h>
-#include <sys/time.h>
-#include <sys/un.h>
 #include <unistd.h>
 #include <vector>
 
 #include <doctest/doctest.h>
 
 #include "protocol/fastcgi_writer.h"
-#include "tests/bench/answer.h"
 #include "tests/bench/engine.h"
+#include "tests/bench/fastcgi_answer.h"
 #include "tests/bench/latency.h"
 #include "tests/bench/options.h"
 #include "tests/bench/target.h"
 #include "tests/support/every_split.h"
+#include "tests/unit/bench_stage.h"
 
 using namespace cede::bench;
 using namespace std::string_literals;
@@ -27,7 +23,11 @@ using cede::protocol::Bytes;
 using cede::protocol::MutableBytes;
 using cede::tests::as_bytes;
 using cede::tests::as_text;
+using cede::tests::Ends;
 using cede::tests::every_split;
+using cede::tests::Server;
+using cede::tests::step_until;
+using cede::tests::step_until_counted;
 
 namespace {
 
@@ -46,86 +46,18 @@ std::string answer_bytes(std::string_view output, std::uint32_t app_status = 0) 
 Failure read_answer(const std::string& bytes, std::string_view expected) {
     Failure result = Failure::none;
     every_split(as_bytes(bytes), [&](std::span<const Bytes> pieces) {
-        Answer answer{expected};
+        FastcgiAnswer answer;
+        BodyCheck body{expected};
         CHECK(answer.untouched());
         Answer::State state = Answer::State::incomplete;
         for (const Bytes piece : pieces) {
             CHECK(state == (piece.empty() ? state : Answer::State::incomplete));
-            state = answer.feed(piece);
+            state = answer.feed(piece, body);
         }
         CHECK(state == Answer::State::complete);
         result = answer.failure();
     });
     return result;
-}
-
-// A listening Unix socket whose connections the test serves itself.
-struct Server {
-    Server() {
-        char name[] = "/tmp/cede-bench-test-XXXXXX";
-        REQUIRE(mkdtemp(name) != nullptr);
-        folder = name;
-        path = folder + "/s";
-        sockaddr_un address{};
-        address.sun_family = AF_UNIX;
-        std::memcpy(address.sun_path, path.data(), path.size());
-        listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        REQUIRE(bind(listener, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
-        REQUIRE(listen(listener, 8) == 0);
-        bound_waits(listener);
-    }
-    Server(const Server&) = delete;
-    Server& operator=(const Server&) = delete;
-    ~Server() {
-        close(listener);
-        unlink(path.c_str());
-        rmdir(folder.c_str());
-    }
-
-    int accept_one() const {
-        const int connection = accept(listener, nullptr, nullptr);
-        REQUIRE(connection >= 0);
-        bound_waits(connection);
-        return connection;
-    }
-
-    static void bound_waits(int fd) {
-        const timeval ten_seconds{.tv_sec = 10, .tv_usec = 0};
-        REQUIRE(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &ten_seconds, sizeof ten_seconds) == 0);
-    }
-
-    // Reads one request, answers it.
-    static void serve(int connection, const std::string& request) {
-        std::string got(request.size(), '\0');
-        REQUIRE(recv(connection, got.data(), got.size(), MSG_WAITALL) == static_cast<ssize_t>(got.size()));
-        CHECK(got == request);
-        const std::string answer = answer_bytes("Content-type: text/html\r\n\r\nhi");
-        REQUIRE(send(connection, answer.data(), answer.size(), MSG_NOSIGNAL) ==
-                static_cast<ssize_t>(answer.size()));
-    }
-
-    std::string folder;
-    std::string path;
-    int listener = -1;
-};
-
-struct Ends final : Listener {
-    void finished(const Finished& what) override { failures.push_back(what.failure); }
-    std::vector<Failure> failures;
-};
-
-void step_until(Engine& engine, Ends& ends, std::size_t wanted) {
-    for (const Nanoseconds end = now() + 10 * second; ends.failures.size() < wanted && now() < end;) {
-        engine.step(ends, end);
-    }
-    REQUIRE(ends.failures.size() == wanted);
-}
-
-void step_until_counted(Engine& engine, Ends& ends, std::uint64_t Counters::*counter) {
-    for (const Nanoseconds end = now() + 10 * second; engine.counters().*counter == 0 && now() < end;) {
-        engine.step(ends, end);
-    }
-    REQUIRE(engine.counters().*counter == 1);
 }
 
 }  // namespace
@@ -169,30 +101,31 @@ TEST_CASE("an answer cut at every byte is judged by its status and its body") {
 }
 
 TEST_CASE("bytes behind an answer break the protocol") {
-    Answer answer{"hi"};
+    FastcgiAnswer answer;
+    BodyCheck body{"hi"};
     const std::string bytes = answer_bytes("A: b\r\n\r\nhi") + "x";
-    CHECK(answer.feed(as_bytes(bytes)) == Answer::State::complete);
+    CHECK(answer.feed(as_bytes(bytes), body) == Answer::State::complete);
     CHECK(answer.failure() == Failure::protocol);
 }
 
 TEST_CASE(
     "a request whose kept connection is closed under it is sent again once, on a new one, and counted") {
     const Server server;
-    const std::vector<std::byte> request = build_request("/a.php", true);
-    const std::string text{as_text(request)};
+    const std::vector<std::byte> request = web_server(Protocol::fastcgi).build_request("/a.php", true);
+    const std::string answer = answer_bytes("Content-type: text/html\r\n\r\nhi");
     Engine engine{
         {.target = Target{server.path}, .pools = 1, .slots = 1, .expected = "hi", .check_body = true}};
     Ends ends;
     engine.start(0, 0, Use::pooled, request, now());
     const int first = server.accept_one();
-    Server::serve(first, text);
+    Server::serve(first, request, answer);
     step_until(engine, ends, 1);
 
     engine.start(0, 0, Use::pooled, request, now());
     close(first);  // the request was on its way
     step_until_counted(engine, ends, &Counters::retries);
     const int second_one = server.accept_one();
-    Server::serve(second_one, text);
+    Server::serve(second_one, request, answer);
     step_until(engine, ends, 2);
     CHECK(ends.failures == std::vector{Failure::none, Failure::none});
     CHECK(engine.counters().retries == 1);
@@ -211,26 +144,26 @@ TEST_CASE(
 
 TEST_CASE("a pool gives out the connection that was idle for the shortest time") {
     const Server server;
-    const std::vector<std::byte> request = build_request("/a.php", true);
-    const std::string text{as_text(request)};
+    const std::vector<std::byte> request = web_server(Protocol::fastcgi).build_request("/a.php", true);
+    const std::string answer = answer_bytes("Content-type: text/html\r\n\r\nhi");
     Engine engine{{.target = Target{server.path}, .pools = 2, .slots = 3}};
     Ends ends;
     engine.start(0, 0, Use::pooled, request, now());
     engine.start(1, 0, Use::pooled, request, now());
     const int early = server.accept_one();
     const int late = server.accept_one();
-    Server::serve(early, text);
+    Server::serve(early, request, answer);
     step_until(engine, ends, 1);
-    Server::serve(late, text);
+    Server::serve(late, request, answer);
     step_until(engine, ends, 2);
     engine.start(0, 0, Use::pooled, request, now());
-    Server::serve(late, text);
+    Server::serve(late, request, answer);
     step_until(engine, ends, 3);
     CHECK(engine.counters().connects == 2);
 
     engine.start(2, 1, Use::pooled, request, now());  // the other pool has none
     const int other = server.accept_one();
-    Server::serve(other, text);
+    Server::serve(other, request, answer);
     step_until(engine, ends, 4);
     CHECK(engine.counters().connects == 3);
     for (const int connection : {early, late, other}) {
@@ -240,7 +173,7 @@ TEST_CASE("a pool gives out the connection that was idle for the shortest time")
 
 TEST_CASE("a request that is not answered within the patience is given up and counted as a timeout") {
     const Server server;
-    const std::vector<std::byte> request = build_request("/a.php", true);
+    const std::vector<std::byte> request = web_server(Protocol::fastcgi).build_request("/a.php", true);
     Engine engine{{.target = Target{server.path}, .pools = 1, .slots = 1, .patience = 20 * millisecond}};
     Ends ends;
     engine.start(0, 0, Use::pooled, request, now());
@@ -249,7 +182,7 @@ TEST_CASE("a request that is not answered within the patience is given up and co
 }
 
 TEST_CASE("nobody listening is a failed connect") {
-    const std::vector<std::byte> request = build_request("/a.php", true);
+    const std::vector<std::byte> request = web_server(Protocol::fastcgi).build_request("/a.php", true);
     for (const std::string address : {"/nowhere/at/all", "127.0.0.1:1"}) {
         Engine engine{{.target = Target{address}, .pools = 1, .slots = 1}};
         Ends ends;
@@ -268,6 +201,10 @@ TEST_CASE("a wrong option or address is refused with its name") {
         return parse_options(pointers);
     };
     CHECK(parse({"burst", "--address", "/s", "--script", "/a.php", "--clients", "40"})->clients == 40);
+    CHECK(parse({"burst", "--address", "/s", "--script", "/a.php"})->protocol == Protocol::fastcgi);
+    CHECK(parse({"burst", "--address", "/s", "--script", "/a.php", "--protocol", "lsapi"})->protocol ==
+          Protocol::lsapi);
+    CHECK_THROWS_AS(static_cast<void>(parse({"burst", "--protocol", "scgi"})), UsageError);
     CHECK_FALSE(parse({"--help"}).has_value());
     CHECK_THROWS_WITH_AS(static_cast<void>(parse({"closed", "--clients", "0"})),
                          "--clients 0: give a number from 1 to 50000", UsageError);

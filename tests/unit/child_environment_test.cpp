@@ -6,7 +6,13 @@
 
 #include <doctest/doctest.h>
 
+#include "pm/lsapi_environment.h"
+
 using cede::pm::child_environment;
+using cede::pm::lone_environment;
+using cede::pm::lsapi_variables;
+using cede::pm::LsapiFate;
+using cede::pm::LsapiVariable;
 
 namespace {
 
@@ -14,6 +20,18 @@ using Strings = std::vector<std::string>;
 
 Strings environment(std::vector<const char*> own, std::size_t listeners = 1, std::uint32_t slots = 10) {
     return child_environment(own, "/lib/agent.so", listeners, slots);
+}
+
+Strings child_alone(std::vector<const char*> own) {
+    return lone_environment(own);
+}
+
+std::vector<const char*> pointers_to(const Strings& strings) {
+    std::vector<const char*> pointers;
+    for (const std::string& string : strings) {
+        pointers.push_back(string.c_str());
+    }
+    return pointers;
 }
 
 bool has(const Strings& strings, std::string_view entry) {
@@ -29,8 +47,42 @@ std::ptrdiff_t named(const Strings& strings, std::string_view name) {
 
 TEST_CASE("what the supervisor was given is handed on, in its order") {
     const Strings result = environment({"PATH=/bin", "EMPTY=", "A=b=c", "TZ=UTC"});
-    REQUIRE(result.size() >= 4);
-    CHECK(Strings(result.begin(), result.begin() + 4) == Strings{"PATH=/bin", "EMPTY=", "A=b=c", "TZ=UTC"});
+    REQUIRE(result.size() >= 5);
+    CHECK(Strings(result.begin() + 1, result.begin() + 5) ==
+          Strings{"PATH=/bin", "EMPTY=", "A=b=c", "TZ=UTC"});
+}
+
+TEST_CASE("the first string is one that lsphp may write a script's path over") {
+    for (const char* own : {"PATH=/bin", "LSAPI_PADDING=short"}) {
+        const Strings result = environment({own, "LSAPI_PADDING="});
+        CHECK(result.front() == "LSAPI_PADDING=" + std::string(64, 'x'));
+        CHECK(named(result, "LSAPI_PADDING") == 1);
+        CHECK(child_alone({own, "LSAPI_PADDING="}).front() == result.front());
+        CHECK(named(child_alone({own, "LSAPI_PADDING="}), "LSAPI_PADDING") == 1);
+    }
+}
+
+TEST_CASE("of lsphp's variables a child gets those that it honours by itself, and no others") {
+    std::vector<std::string> own;
+    for (const LsapiVariable& variable : lsapi_variables()) {
+        own.push_back(std::string{variable.name} + (variable.prefix ? "_USE_SHM=1" : "=1"));
+    }
+    own.emplace_back("LSAPI_NOBODY_KNOWS=1");
+    const std::vector<const char*> pointers = pointers_to(own);
+    const Strings result = environment(pointers);
+    for (const LsapiVariable& variable : lsapi_variables()) {
+        const std::string entry = std::string{variable.name} + (variable.prefix ? "_USE_SHM=1" : "=1");
+        CAPTURE(entry);
+        CHECK(has(result, entry) == (variable.fate == LsapiFate::handed_on));
+    }
+    CHECK(has(result, "LSAPI_NOBODY_KNOWS=1"));
+}
+
+TEST_CASE("a lone lsphp gets all but what was meant for cede") {
+    const Strings result = child_alone({"A=1", "LSAPI_MAX_REQS=5", "PHP_FCGI_CHILDREN=0",
+                                        "CEDE_CHILD=/x/lsphp", "NOTIFY_SOCKET=/run/n", "LD_PRELOAD=/x.so"});
+    CHECK(Strings(result.begin() + 1, result.end()) ==
+          Strings{"A=1", "LSAPI_MAX_REQS=5", "PHP_FCGI_CHILDREN=0", "LD_PRELOAD=/x.so"});
 }
 
 TEST_CASE("what was meant for the supervisor is not handed on") {
@@ -38,10 +90,10 @@ TEST_CASE("what was meant for the supervisor is not handed on") {
         environment({"LISTEN_PID=1", "LISTEN_FDS=1", "LISTEN_FDNAMES=x", "NOTIFY_SOCKET=/run/n",
                      "WATCHDOG_PID=1", "WATCHDOG_USEC=1", "MAINPID=1", "INVOCATION_ID=x",
                      "JOURNAL_STREAM=8:9", "PHP_FCGI_CHILDREN=4", "QUERY_STRING=a=b", "CEDE_AGENT=1 2 3",
-                     "CEDE_HIDE=PATH", "CEDE_LD_PRELOAD=x", "LISTEN_FDS_OTHER=1"});
+                     "CEDE_HIDE=PATH", "CEDE_CHILD=/x", "CEDE_LD_PRELOAD=x", "LISTEN_FDS_OTHER=1"});
     for (const std::string_view name :
          {"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC",
-          "MAINPID", "INVOCATION_ID", "JOURNAL_STREAM", "PHP_FCGI_CHILDREN", "QUERY_STRING",
+          "MAINPID", "INVOCATION_ID", "JOURNAL_STREAM", "PHP_FCGI_CHILDREN", "QUERY_STRING", "CEDE_CHILD",
           "CEDE_LD_PRELOAD"}) {
         CAPTURE(name);
         CHECK(named(result, name) == 0);
@@ -52,8 +104,8 @@ TEST_CASE("what was meant for the supervisor is not handed on") {
 }
 
 TEST_CASE("the agent learns its descriptors, the listeners' number and the slots") {
-    CHECK(has(environment({}, 1, 10), "CEDE_AGENT=1 100 101 102 103 1 10"));
-    CHECK(has(environment({}, 64, 10000), "CEDE_AGENT=1 100 101 102 103 64 10000"));
+    CHECK(has(environment({}, 1, 10), "CEDE_AGENT=2 100 101 102 103 1 10"));
+    CHECK(has(environment({}, 64, 10000), "CEDE_AGENT=2 100 101 102 103 64 10000"));
     CHECK(named(environment({"CEDE_AGENT=x"}), "CEDE_AGENT") == 1);
 }
 
@@ -72,15 +124,15 @@ TEST_CASE("the agent is preloaded, in front of what the user preloads") {
     CHECK(named(empty, "LD_PRELOAD") == 1);
 }
 
-TEST_CASE("php-cgi's own limit of requests is lifted, unless the user set one") {
-    const Strings lifted = environment({"PATH=/bin"});
-    CHECK(has(lifted, "PHP_FCGI_MAX_REQUESTS=0"));
-    CHECK(has(lifted, "CEDE_HIDE=PHP_FCGI_MAX_REQUESTS"));
-
-    const Strings kept = environment({"PHP_FCGI_MAX_REQUESTS=500"});
-    CHECK(has(kept, "PHP_FCGI_MAX_REQUESTS=500"));
-    CHECK(named(kept, "PHP_FCGI_MAX_REQUESTS") == 1);
-    CHECK(named(kept, "CEDE_HIDE") == 0);
+TEST_CASE("children have no limits of their own, and scripts do not see how that is said") {
+    for (const char* own : {"PATH=/bin", "PHP_FCGI_MAX_REQUESTS=500", "LSAPI_MAX_IDLE=30"}) {
+        const Strings result = environment({own});
+        CHECK(has(result, "PHP_FCGI_MAX_REQUESTS=0"));
+        CHECK(named(result, "PHP_FCGI_MAX_REQUESTS") == 1);
+        CHECK(has(result, "LSAPI_MAX_IDLE=0"));
+        CHECK(named(result, "LSAPI_MAX_IDLE") == 1);
+        CHECK(has(result, "CEDE_HIDE=PHP_FCGI_MAX_REQUESTS:LSAPI_MAX_IDLE:LSAPI_PADDING"));
+    }
 }
 
 TEST_CASE("strange entries are passed on as they are") {

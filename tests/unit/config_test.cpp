@@ -14,6 +14,7 @@
 
 using namespace cede::pm;
 using namespace std::chrono_literals;
+using cede::protocol::Protocol;
 using cede::tests::TempDirectory;
 using Words = std::vector<std::string>;
 
@@ -55,8 +56,10 @@ TEST_CASE("a command alone gets all the defaults") {
     CHECK(config.listen.empty());
     CHECK(config.listen_mode == 0660);
     CHECK(config.backlog == 511);
+    CHECK(config.protocol == Protocol::unknown);
     CHECK(config.children == 5);
-    CHECK_FALSE(config.children_given);
+    CHECK(config.max_requests == 0);
+    CHECK(config.request_timeout == 0s);
     CHECK_FALSE(config.allow_root);
     CHECK(config.give_up == GiveUp::park);
     CHECK_FALSE(config.keepalive_limit.has_value());
@@ -68,10 +71,24 @@ TEST_CASE("a command alone gets all the defaults") {
 }
 
 TEST_CASE("every option reaches its field, with a blank or an equals sign before the value") {
-    const Words options{"listen=127.0.0.1:9000", "listen-mode=0600",    "listen-owner=a",   "listen-group=b",
-                        "backlog=100",           "children=10",         "user=c",           "group=d",
-                        "give-up=close",         "keepalive-limit=75%", "max-parked=7",     "stop-timeout=2m",
-                        "start-timeout=500ms",   "log-level=debug",     "agent=/x/agent.so"};
+    const Words options{"listen=127.0.0.1:9000",
+                        "listen-mode=0600",
+                        "listen-owner=a",
+                        "listen-group=b",
+                        "backlog=100",
+                        "children=10",
+                        "user=c",
+                        "group=d",
+                        "give-up=close",
+                        "keepalive-limit=75%",
+                        "max-parked=7",
+                        "stop-timeout=2m",
+                        "start-timeout=500ms",
+                        "log-level=debug",
+                        "agent=/x/agent.so",
+                        "protocol=lsapi",
+                        "max-requests=1000",
+                        "request-timeout=30"};
     Words glued{"run"};
     Words apart;
     for (const std::string& option : options) {
@@ -91,7 +108,9 @@ TEST_CASE("every option reaches its field, with a blank or an equals sign before
         CHECK(config.listen_group == "b");
         CHECK(config.backlog == 100);
         CHECK(config.children == 10);
-        CHECK(config.children_given);
+        CHECK(config.protocol == Protocol::lsapi);
+        CHECK(config.max_requests == 1000);
+        CHECK(config.request_timeout == 30s);
         CHECK(config.user == "c");
         CHECK(config.group == "d");
         CHECK(config.allow_root);
@@ -127,10 +146,12 @@ TEST_CASE("the mode comes first, and help and version win over everything before
     CHECK(parse({"--", "php", "--help"})->mode == Mode::run);
     CHECK(parse({"--version"})->text.starts_with("cede "));
     const std::string help = parse({"--help"})->text;
-    for (const char* option :
-         {"--config", "--listen ", "--listen-mode", "--listen-owner", "--listen-group", "--backlog",
-          "--children", "--user", "--group", "--allow-root", "--give-up", "--keepalive-limit", "--max-parked",
-          "--stop-timeout", "--start-timeout", "--log-level", "--agent", "--help", "--version"}) {
+    for (const char* option : {"--config",       "--listen ",       "--listen-mode",  "--listen-owner",
+                               "--listen-group", "--backlog",       "--children",     "--user",
+                               "--group",        "--allow-root",    "--give-up",      "--keepalive-limit",
+                               "--max-parked",   "--protocol",      "--max-requests", "--request-timeout",
+                               "--stop-timeout", "--start-timeout", "--log-level",    "--agent",
+                               "--help",         "--version"}) {
         CAPTURE(option);
         CHECK(help.find(option) != std::string::npos);
     }
@@ -175,6 +196,10 @@ TEST_CASE("each mistake on the command line has its own message, with the remedy
         {{"--give-up", "drop", "--", "php"}, {"--give-up: 'drop'", "park, close"}},
         {{"--keepalive-limit", "200%", "--", "php"}, {"--keepalive-limit: '200%'"}},
         {{"--max-parked", "-1", "--", "php"}, {"--max-parked: '-1'"}},
+        {{"--protocol", "http", "--", "php"}, {"--protocol: 'http'", "auto, fastcgi, lsapi"}},
+        {{"--max-requests", "-1", "--", "php"}, {"--max-requests: '-1'"}},
+        {{"--max-requests", "4294967296", "--", "php"}, {"--max-requests: '4294967296'", "out of range"}},
+        {{"--request-timeout", "25h", "--", "php"}, {"--request-timeout: '25h'", "24h"}},
         {{"--stop-timeout", "soon", "--", "php"}, {"--stop-timeout: 'soon'", "500ms"}},
         {{"--start-timeout", "0", "--", "php"}, {"--start-timeout: '0'", "out of range"}},
         {{"--log-level", "loud", "--", "php"}, {"--log-level: 'loud'", "notice"}},
@@ -200,16 +225,46 @@ TEST_CASE("at most 64 addresses are taken") {
     check_error(parse(arguments), {"--listen", "64"});
 }
 
-TEST_CASE("PHP_FCGI_CHILDREN is the default for the number of children, and no more than that") {
-    CHECK(parsed({"--", "php"}, {"12"}).children == 12);
-    CHECK_FALSE(parsed({"--", "php"}, {"12"}).children_given);
-    CHECK(parsed({"--", "php"}, {"0"}).children == 1);
-    CHECK(parsed({"--children", "3", "--", "php"}, {"12"}).children == 3);
-    CHECK(parsed({"--children", "3", "--", "php"}, {"nonsense"}).children == 3);
-    for (const char* bad : {"", "nonsense", "-3", "10001"}) {
+TEST_CASE("the environment sets what the command line leaves open") {
+    const Environment environment{{"PHP_FCGI_CHILDREN", "12"}, {"CEDE_CHILD", "/usr/bin/other"}};
+    const Config config = parsed({"--", "php"}, environment);
+    CHECK(config.children == 12);
+    CHECK(where(config, "children") == "PHP_FCGI_CHILDREN in the environment");
+    CHECK(config.command == Words{"php"});
+    CHECK(parsed({"--children", "3", "--", "php"}, environment).children == 3);
+    check_error(parse({"--", "php"}, {{"PHP_FCGI_CHILDREN", "many"}}), {"PHP_FCGI_CHILDREN", "--children"});
+}
+
+TEST_CASE("of equal names in the environment the first counts, and what has no name does not") {
+    const std::vector<const char*> entries{"A=1", "B=2=3", "A=4", "C", "=5", "D="};
+    CHECK(environment_of(entries) == Environment{{"A", "1"}, {"B", "2=3"}, {"", "5"}, {"D", ""}});
+}
+
+TEST_CASE("CEDE_CHILD names the command when neither the command line nor the file does") {
+    const TempDirectory directory;
+    const Config config = parsed({}, {{"CEDE_CHILD", "/opt/lsphp -d 'x=a b'"}});
+    CHECK(config.command == Words{"/opt/lsphp", "-d", "x=a b"});
+    CHECK(where(config, "command") == "CEDE_CHILD in the environment: command");
+    const std::string file = directory.write("c", "command = /usr/bin/php-cgi8.2\n");
+    CHECK(parsed({"--config", file}, {{"CEDE_CHILD", "/opt/lsphp"}}).command == Words{"/usr/bin/php-cgi8.2"});
+    for (const char* bad : {"", "  ", "''", "a | b", "'a"}) {
         CAPTURE(bad);
-        check_error(parse({"--", "php"}, {bad}), {"PHP_FCGI_CHILDREN in the environment", "--children"});
+        check_error(parse({}, {{"CEDE_CHILD", bad}}), {"CEDE_CHILD in the environment: "});
+        CHECK(parse({"--", "php"}, {{"CEDE_CHILD", bad}}).has_value());
     }
+}
+
+TEST_CASE("started under the name lsphp, cede runs what is beside it, unless somebody names something else") {
+    const StartedAs started_as{"started as /x/lsphp", {"/x/lsphp.real"}, {"-c", "/etc/php.ini"}};
+    const std::vector<const char*> argv{"cede", "--children", "3"};
+    const Config config = parse_invocation(argv, {}, started_as)->config;
+    CHECK(config.command == Words{"/x/lsphp.real", "-c", "/etc/php.ini"});
+    CHECK(where(config, "command") == "started as /x/lsphp: command");
+    CHECK(config.children == 3);
+    CHECK(parse_invocation(argv, {{"CEDE_CHILD", "/y/lsphp -n"}}, started_as)->config.command ==
+          Words{"/y/lsphp", "-n", "-c", "/etc/php.ini"});
+    check_error(parse_invocation(argv, {}, {"started as /x/lsphp", {}, {}}),
+                {"started as /x/lsphp", "no lsphp.real", "CEDE_CHILD", "--config"});
 }
 
 TEST_CASE("a file sets what the command line leaves open") {
@@ -228,7 +283,6 @@ TEST_CASE("a file sets what the command line leaves open") {
     const Config config = parsed({"--config", file, "--stop-timeout", "1s"});
     CHECK(config.listen == Words{"127.0.0.1:9001", "/run/x.sock"});
     CHECK(config.children == 7);
-    CHECK(config.children_given);
     CHECK(config.user == "some body");
     CHECK_FALSE(config.allow_root);
     CHECK(config.stop_timeout == 1s);
@@ -247,7 +301,7 @@ TEST_CASE("addresses and the command on the command line replace those of the fi
     const Config config = parsed({"--listen", "127.0.0.1:9003", "--config", file, "--", "c"});
     CHECK(config.listen == Words{"127.0.0.1:9003"});
     CHECK(config.command == Words{"c"});
-    CHECK(parsed({"--config", file}, {"9"}).children == 9);
+    CHECK(parsed({"--config", file}, {{"PHP_FCGI_CHILDREN", "9"}}).children == 9);
 }
 
 TEST_CASE("each mistake in a file is reported with its line, also where the command line would win") {

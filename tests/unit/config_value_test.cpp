@@ -73,6 +73,9 @@ TEST_CASE("a keep-alive limit is a number of children or a percentage") {
 }
 
 TEST_CASE("words are taken exactly, and the error lists them") {
+    CHECK(parse_protocol("auto") == cede::protocol::Protocol::unknown);
+    CHECK(parse_protocol("fastcgi") == cede::protocol::Protocol::fastcgi);
+    CHECK(parse_protocol("lsapi") == cede::protocol::Protocol::lsapi);
     CHECK(parse_give_up("park") == GiveUp::park);
     CHECK(parse_give_up("close") == GiveUp::close);
     CHECK(parse_log_level("debug") == LogLevel::debug);

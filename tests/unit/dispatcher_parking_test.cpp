@@ -55,7 +55,7 @@ TEST_CASE("a parked connection with a request makes an idle child give up") {
 TEST_CASE("what is sent in the place of a parked connection is dropped") {
     Stage stage{1};
     const int socket = stage.dispatcher().handoff_receiver();
-    const cede::children::ChildReport report{cede::children::ChildSays::park, 0};
+    const cede::children::ChildReport report{cede::children::ChildSays::park};
     Ends ends = socket_pair(SOCK_STREAM);
     REQUIRE(cede::children::send_message(socket, &report, sizeof report, -1));
     REQUIRE(cede::children::send_message(socket, "x", 1, ends.ours.get()));

@@ -126,9 +126,9 @@ class Stage {
             children::receive_message(dispatcher_->handoff_receiver(), &message, sizeof message, false).fd};
     }
 
-    // As a child parks.
-    void park(UniqueFd connection) {
-        const children::ChildReport report{children::ChildSays::park, 0};
+    // As a child parks, or has its peer close it.
+    void park(UniqueFd connection, children::ChildSays how = children::ChildSays::park) {
+        const children::ChildReport report{how};
         REQUIRE(children::send_message(dispatcher_->handoff_receiver(), &report, sizeof report,
                                        connection.get()));
     }

@@ -50,12 +50,13 @@ TEST_CASE("a batch arrives in order, each message with its descriptor") {
     const Ends channel = socket_pair();
     const Numbered numbered{fd_batch_size};
     CHECK(send_batch(channel.ours.get(), numbered.messages()) == fd_batch_size);
-    std::vector<UniqueFd> into;
+    std::vector<IncomingFd> into;
     CHECK(receive_batch(channel.theirs.get(), sizeof numbered.text, into) == fd_batch_size);
     REQUIRE(into.size() == fd_batch_size);
     for (std::uint32_t i = 0; i < fd_batch_size; ++i) {
-        CHECK(number_of(into[i]) == i);
-        CHECK(closes_on_exec(into[i].get()));
+        CHECK(number_of(into[i].fd) == i);
+        CHECK(closes_on_exec(into[i].fd.get()));
+        CHECK(std::memcmp(into[i].data.data(), &numbered.text, sizeof numbered.text) == 0);
     }
     CHECK(receive_batch(channel.theirs.get(), sizeof numbered.text, into) == 0);
     CHECK(into.size() == fd_batch_size);
@@ -76,11 +77,11 @@ TEST_CASE("what one side sends in a batch the other receives one by one, and the
     for (const OutgoingFd& message : again.messages()) {
         REQUIRE(send_message(channel.theirs.get(), message.data, message.size, message.fd));
     }
-    std::vector<UniqueFd> into;
+    std::vector<IncomingFd> into;
     CHECK(receive_batch(channel.ours.get(), sizeof again.text, into) == fd_batch_size);
     CHECK(receive_batch(channel.ours.get(), sizeof again.text, into) == 40 - fd_batch_size);
     for (std::uint32_t i = 0; i < 40; ++i) {
-        CHECK(number_of(into[i]) == i);
+        CHECK(number_of(into[i].fd) == i);
     }
 }
 
@@ -100,9 +101,9 @@ TEST_CASE("the kernel takes what it has room for, in order, and never makes the 
     CHECK(sent > 0);
     CHECK(sent < fd_batch_size);
     CHECK(send_batch(channel.ours.get(), numbered.messages()) == 0);
-    std::vector<UniqueFd> into;
+    std::vector<IncomingFd> into;
     CHECK(receive_batch(channel.theirs.get(), sizeof numbered.text, into) == sent);
-    CHECK(number_of(into.back()) == sent - 1);
+    CHECK(number_of(into.back().fd) == sent - 1);
 }
 
 TEST_CASE("messages of another size, or without a descriptor, count and leave nothing behind") {
@@ -116,10 +117,10 @@ TEST_CASE("messages of another size, or without a descriptor, count and leave no
     REQUIRE(send_message(channel.ours.get(), other.data(), 8, -1));
     REQUIRE(send_message(channel.ours.get(), other.data(), 8, messages[3].fd));
     const auto before = descriptors_of().size();
-    std::vector<UniqueFd> into;
+    std::vector<IncomingFd> into;
     CHECK(receive_batch(channel.theirs.get(), 8, into) == 5);
     REQUIRE(into.size() == 1);
-    CHECK(number_of(into[0]) == 3);
+    CHECK(number_of(into[0].fd) == 3);
     CHECK(descriptors_of().size() == before + 1);
 }
 
@@ -144,7 +145,7 @@ TEST_CASE("of several descriptors in a message one is kept and none is leaked") 
         REQUIRE(sendmsg(channel.ours.get(), &message, 0) == sizeof text);
     }
     const auto before = descriptors_of().size();
-    std::vector<UniqueFd> into;
+    std::vector<IncomingFd> into;
     CHECK(receive_batch(channel.theirs.get(), 8, into) == 3);
     CHECK(into.size() == 3);
     CHECK(descriptors_of().size() == before + 3);
@@ -157,7 +158,7 @@ TEST_CASE("of several descriptors in a message one is kept and none is leaked") 
 TEST_CASE("a peer that has gone is nothing to receive and nobody to send to") {
     Ends channel = socket_pair();
     const Numbered numbered{1};
-    std::vector<UniqueFd> into;
+    std::vector<IncomingFd> into;
     channel.theirs.reset();
     CHECK(send_batch(channel.ours.get(), numbered.messages()) == 0);
     CHECK(into.empty());

@@ -70,7 +70,7 @@ void push(Handoff& handoff, UniqueFd connection) {
 }
 
 void park(const Handoff& handoff, const UniqueFd& connection) {
-    const cede::children::ChildReport report{cede::children::ChildSays::park, 0};
+    const cede::children::ChildReport report{cede::children::ChildSays::park};
     REQUIRE(cede::children::send_message(handoff.receiver(), &report, sizeof report, connection.get()));
 }
 
@@ -153,7 +153,7 @@ TEST_CASE("what children park by the same socket arrives, and does not mix with 
     Poller poller;
     Handoff handoff{poller, 10};
     (void)poller.poll();
-    std::vector<UniqueFd> parked;
+    std::vector<Handoff::Parked> parked;
     for (std::uint32_t i = 0; i < 3; ++i) {
         push(handoff, numbered(100 + i));
     }
@@ -164,8 +164,8 @@ TEST_CASE("what children park by the same socket arrives, and does not mix with 
     CHECK(handoff.waiting() == 3);
     CHECK(handoff.receive_parked(parked) == 100);
     for (std::uint32_t i = 0; i < 100; ++i) {
-        REQUIRE(number_of(parked[i]) == i);
-        CHECK(closes_on_exec(parked[i].get()));
+        REQUIRE(number_of(parked[i].connection) == i);
+        CHECK(closes_on_exec(parked[i].connection.get()));
     }
     CHECK(handoff.receive_parked(parked) == 100);
     for (std::uint32_t i = 0; i < 3; ++i) {
@@ -185,7 +185,7 @@ TEST_CASE("all children may park several times over before the supervisor has re
         for (std::uint32_t i = 0; i < 4 * children; ++i) {
             park(handoff, connection);
         }
-        std::vector<UniqueFd> parked;
+        std::vector<Handoff::Parked> parked;
         CHECK(handoff.receive_parked(parked) == 4 * children);
     }
 }

@@ -8,6 +8,7 @@
 
 #include <doctest/doctest.h>
 
+#include "children/clock.h"
 #include "tests/support/descriptors.h"
 
 using namespace cede::pm;
@@ -17,6 +18,7 @@ using cede::tests::descriptors_of;
 using cede::tests::Ends;
 using cede::tests::send_text;
 using cede::tests::silent;
+using cede::tests::text_in;
 using cede::tests::socket_pair;
 using cede::tests::soon;
 using cede::tests::tcp_pair;
@@ -43,12 +45,6 @@ std::vector<UniqueFd> wait_for_any(Poller& poller, ParkingLot& lot) {
     std::vector<UniqueFd> out;
     CHECK(soon([&] { return !(out = turn(poller, lot)).empty(); }));
     return out;
-}
-
-std::string text_in(int fd) {
-    char buffer[256];
-    const ssize_t size = ::recv(fd, buffer, sizeof buffer, MSG_DONTWAIT);
-    return {buffer, static_cast<std::size_t>(std::max<ssize_t>(size, 0))};
 }
 
 void park(ParkingLot& lot, UniqueFd fd) {
@@ -292,7 +288,7 @@ TEST_CASE("closing the silent ones gives out those that have something to read")
         REQUIRE(send_text(all[i].theirs.get(), std::to_string(i)));
     }
     std::vector<std::string> out;
-    while (UniqueFd fd = lot.close_silent()) {
+    while (UniqueFd fd = lot.dismiss_silent(cede::children::monotonic_ns())) {
         out.push_back(text_in(fd.get()));
     }
     CHECK(out == std::vector<std::string>{"0", "4", "9"});
@@ -301,6 +297,30 @@ TEST_CASE("closing the silent ones gives out those that have something to read")
         CHECK(at_end(all[i].theirs.get()));
     }
     CHECK(turn(poller, lot).empty());
+}
+
+TEST_CASE("who has nothing to read and must go is dismissed, as the lot was told") {
+    Poller poller;
+    std::vector<UniqueFd> dismissed;
+    ParkingLot lot{poller, 2, Poller::Kind::leaving,
+                   [&](UniqueFd fd) { dismissed.push_back(std::move(fd)); }};
+    std::vector<Ends> all;
+    std::uint64_t before_last = 0;
+    for (int i = 0; i < 3; ++i) {
+        all.push_back(socket_pair(SOCK_STREAM));
+        before_last = cede::children::monotonic_ns();
+        park(lot, std::move(all.back().ours));
+    }
+    REQUIRE(dismissed.size() == 1);  // for room
+    CHECK(silent(all[0].theirs.get()));
+    CHECK_FALSE(lot.dismiss_silent(before_last));
+    CHECK(dismissed.size() == 2);
+    CHECK(lot.size() == 1);
+    REQUIRE(send_text(all[2].theirs.get(), "x"));
+    const auto events = poller.poll();
+    REQUIRE(events.size() == 1);
+    CHECK(events[0].tag.kind == Poller::Kind::leaving);
+    CHECK(lot.on_event(events[0]));
 }
 
 TEST_CASE("five thousand may be parked, and any of them is found again") {

@@ -257,14 +257,39 @@ TEST_CASE("a directory that may not be written is refused" * doctest::skip(::get
     CHECK(refused.find("Permission denied") != std::string::npos);
 }
 
+TEST_CASE("cede is no command for itself") {
+    const TempDirectory directory;
+    REQUIRE(::symlink("/proc/self/exe", directory.path("lsphp").c_str()) == 0);
+    check_refused("/proc/self/exe", "this is cede itself");
+    check_refused(directory.path("lsphp"), "this is cede itself");
+}
+
+TEST_CASE("children that are known to be lsphp may not be root") {
+    Config config = listening_at({"127.0.0.1:9000"});
+    config.command = {"/bin/true"};
+    config.allow_root = true;
+    CHECK(check_all(config, 0).empty());
+    config.protocol = cede::protocol::Protocol::lsapi;
+    const auto errors = check_all(config, 0);
+    REQUIRE(errors.size() == 1);
+    CHECK(errors[0].message.starts_with("--allow-root: lsphp can not serve as root; give --user"));
+    config.user = "root";
+    CHECK(check_all(config, 0)[0].message.starts_with("--user: lsphp can not serve as root"));
+    config.user = "daemon";
+    CHECK(check_all(config, 0).empty());
+    config.user.clear();
+    CHECK(check_all(config, 1000).empty());
+}
+
 TEST_CASE("all objections come at once") {
     Config config = listening_at({"/nonexistent/s"});
     config.command = {"/nonexistent/php"};
+    config.origins["command"] = "/etc/cede.conf:3: command";
     const auto errors = check_all(config, 0);
     REQUIRE(errors.size() == 3);
     CHECK(errors[0].message.starts_with("--listen"));
     CHECK(errors[1].message.starts_with("--user"));
-    CHECK(errors[2].message.starts_with("command"));
+    CHECK(errors[2].message.starts_with("/etc/cede.conf:3: command '/nonexistent/php': No such file"));
     config = listening_at({"127.0.0.1:9000"});
     config.user = "daemon";
     config.command = {"/bin/true"};

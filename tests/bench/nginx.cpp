@@ -1,28 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/bench/request.h"
+#include "tests/bench/nginx.h"
 
 #include <array>
-#include <stdexcept>
 
 #include "protocol/fastcgi_writer.h"
+#include "tests/bench/fastcgi_answer.h"
+#include "tests/bench/script.h"
 
 namespace cede::bench {
 
 namespace fcgi = protocol::fastcgi;
 
-std::vector<std::byte> build_request(const std::string& script, bool keep_connection) {
-    const std::size_t slash = script.rfind('/');
-    const std::string name = slash == std::string::npos ? script : script.substr(slash);
-    const std::string root = slash == std::string::npos ? "" : script.substr(0, slash);
+std::vector<std::byte> Nginx::build_request(const std::string& script, bool keep_connection) const {
+    const Script page{script};
     const std::array<fcgi::NameValue, 19> pairs{{
         {"QUERY_STRING", ""},
         {"REQUEST_METHOD", "GET"},
         {"CONTENT_TYPE", ""},
         {"CONTENT_LENGTH", ""},
-        {"SCRIPT_NAME", name},
-        {"REQUEST_URI", name},
-        {"DOCUMENT_URI", name},
-        {"DOCUMENT_ROOT", root},
+        {"SCRIPT_NAME", page.name},
+        {"REQUEST_URI", page.name},
+        {"DOCUMENT_URI", page.name},
+        {"DOCUMENT_ROOT", page.root},
         {"SERVER_PROTOCOL", "HTTP/1.1"},
         {"GATEWAY_INTERFACE", "CGI/1.1"},
         {"REMOTE_ADDR", "127.0.0.1"},
@@ -36,17 +35,14 @@ std::vector<std::byte> build_request(const std::string& script, bool keep_connec
         {"HTTP_ACCEPT", "*/*"},
     }};
     const std::uint64_t content = fcgi::encoded_size(pairs);
+    if (content > fcgi::max_content) {
+        refuse_script(script, "one PARAMS record");
+    }
     const auto padding = static_cast<std::uint8_t>((8 - content % 8) % 8);
     std::vector<std::byte> bytes(content + 512);
     std::size_t size = 0;
     const auto append = [&](auto&& write) {
-        const fcgi::Written written = write(protocol::MutableBytes{bytes}.subspan(size));
-        if (!written || content > fcgi::max_content) {
-            throw std::invalid_argument(
-                "--script " + script.substr(0, 40) +
-                "...: the name does not fit into one PARAMS record; use a shorter path");
-        }
-        size += *written;
+        size += write(protocol::MutableBytes{bytes}.subspan(size)).value();
     };
     const std::uint8_t flags = keep_connection ? fcgi::keep_conn_flag : std::uint8_t{0};
     append(
@@ -56,6 +52,14 @@ std::vector<std::byte> build_request(const std::string& script, bool keep_connec
     append([](auto out) { return fcgi::write_stream_end(out, fcgi::RecordType::stdin_stream, request_id); });
     bytes.resize(size);
     return bytes;
+}
+
+std::unique_ptr<Answer> Nginx::new_answer() const {
+    return std::make_unique<FastcgiAnswer>();
+}
+
+Remedy Nginx::remedy(const Loss& loss) const noexcept {
+    return loss.reused && loss.untouched && loss.earlier == 0 ? Remedy::reconnect : Remedy::give_up;
 }
 
 }  // namespace cede::bench

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pm/lone_connection.h"
+
+#include <cerrno>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <unistd.h>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "pm/child_environment.h"
+#include "pm/log.h"
+#include "pm/preflight.h"
+#include "pm/words.h"
+
+namespace cede::pm {
+namespace {
+
+constexpr std::string_view remedy = "set PHP_LSAPI_CHILDREN=10 in the env of the extProcessor";
+
+std::vector<char*> pointers(const std::vector<std::string>& strings) {
+    std::vector<char*> result;
+    for (const std::string& string : strings) {
+        result.push_back(const_cast<char*>(string.c_str()));
+    }
+    result.push_back(nullptr);
+    return result;
+}
+
+}  // namespace
+
+bool is_for_lsphp(const Config& config, const Environment& environment) noexcept {
+    if (config.protocol != protocol::Protocol::unknown) {
+        return config.protocol == protocol::Protocol::lsapi;
+    }
+    const std::string_view program = config.command.front();
+    return environment.contains("LSAPI_PADDING") ||
+           program.substr(program.rfind('/') + 1).starts_with("lsphp");
+}
+
+Error become_lone_lsphp(const Config& config, uid_t euid) {
+    if (euid == 0) {
+        return Error{
+            fmt::format("descriptor 0 is one connection, not a listening socket, and cede is root, "
+                        "as whom it starts no lsphp for one; {}, and another user as its extUser",
+                        remedy)};
+    }
+    if (auto checked = check_command(config.command.front(), where(config, "command")); !checked) {
+        return checked.error();
+    }
+    log(LogLevel::warning,
+        "descriptor 0 is one connection, not a listening socket: {} serves it alone, without cede; {}, and "
+        "cede is started once, for all connections",
+        config.command.front(), remedy);
+    std::vector<const char*> own;
+    for (char** entry = environ; *entry != nullptr; ++entry) {
+        own.push_back(*entry);
+    }
+    const auto environment = lone_environment(own);
+    ::execve(config.command.front().c_str(), pointers(config.command).data(), pointers(environment).data());
+    return Error{fmt::format("{} {}: it can not be executed: {}; correct the command",
+                             where(config, "command"), quoted(config.command.front()),
+                             std::generic_category().message(errno))};
+}
+
+}  // namespace cede::pm

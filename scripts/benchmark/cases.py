@@ -9,16 +9,15 @@ import sys
 import time
 
 from .processes import BenchError, status_field, wait_for
-from .servers import Cede, PhpCgi, PhpFpm
 
 CHILDREN = 10
-STALL_PATIENCE = 3  # seconds; php-fpm's waiting connections would cost the full patience
+STALL_PATIENCE = 3  # seconds; the connections that wait for ever would cost the full patience
 
 
 class Case:
     """A name, the servers that take part, how many rounds are enough, and `measure(server, load, quick)`."""
 
-    def __init__(self, name, title, measure, servers=(Cede, PhpFpm), most_rounds=99, children=CHILDREN, in_quick=True,
+    def __init__(self, name, title, measure, servers, most_rounds=99, children=CHILDREN, in_quick=True,
                  log_everything=False):
         self.name = name
         self.title = title
@@ -42,7 +41,8 @@ def _closed(clients, keep_alive):
 
 def _burst(server, load, quick):
     result = load.run("burst", server, page="slow", clients=40, pools=8, patience=STALL_PATIENCE + 2)
-    return _pick(result, "ok", "requests", "last_answer_ms", "retries", errors=sum(result["errors"].values()))
+    return _pick(result, "ok", "requests", "last_answer_ms", "retries", "resent",
+                 errors=sum(result["errors"].values()))
 
 
 def _bursts(server, load, quick):
@@ -50,9 +50,9 @@ def _bursts(server, load, quick):
     result = load.run("bursts", server, page="slow", other_script=load.page("trivial"), clients=40, rate=5,
                       patience=10, **sizes)
     steady = result["steady"]
-    return _pick(result, "ok", "requests", "max_ms", "p50_ms", "retries", steady_ok=steady["ok"],
+    return _pick(result, "ok", "requests", "max_ms", "p50_ms", "retries", "resent", steady_ok=steady["ok"],
                  steady_requests=steady["requests"], steady_p50_ms=steady["p50_ms"], steady_p99_ms=steady["p99_ms"],
-                 steady_max_ms=steady["max_ms"])
+                 steady_max_ms=steady["max_ms"], slowest_ms=_larger(result["max_ms"], steady["max_ms"]))
 
 
 def _new_connection(server, load, quick):
@@ -86,14 +86,14 @@ def _fork(server, load, quick):
         wait_for(lambda: set(server.workers()) - before, 15, f"{server.name}: a replacement of child {victim}")
         seen.append((time.monotonic() - begin) * 1000)
     figures = {"replaced_ms": statistics.median(seen), "replaced_max_ms": max(seen)}
-    if server.name == "cede":
+    if server.logs_ready:
         pattern = re.compile(r"\bready_us=(\d+)")
         try:
             wait_for(lambda: len(pattern.findall(server.read_log()[logged:])) >= kills, 2, "ready_us=")
             ready = [int(each) / 1000 for each in pattern.findall(server.read_log()[logged:])]
             figures |= {"ready_ms": statistics.median(ready), "ready_max_ms": max(ready)}
         except BenchError:
-            print(f"bench: no ready_us= of {kills} children in the log of cede; fork to ready is left out",
+            print(f"bench: no ready_us= of {kills} children in the log of {server.name}; fork to ready is left out",
                   file=sys.stderr)
     return figures
 
@@ -139,20 +139,30 @@ def _syscalls(server, load, quick):
     return figures
 
 
+def _larger(*values):
+    return max((value for value in values if value is not None), default=None)
+
+
 def _pick(result, *keys, **more):
     return {key: result[key] for key in keys} | more
 
 
-CASES = [
-    *(Case(f"clients-{clients}-{keep}", f"{clients} client{'s' if clients > 1 else ''}, "
-           + ("keep-alive" if keep == "on" else "a connection per request"), _closed(clients, keep))
-      for keep in ("on", "off") for clients in (1, 10, 40, 400)),
-    Case("burst", "burst of 40 requests of 0.7 s", _burst),
-    Case("bursts", "five bursts of 40, 20 s apart, over 5 requests/s", _bursts, most_rounds=1, in_quick=False),
-    Case("new-connection", "a new connection while all children are idle-connected", _new_connection, most_rounds=3),
-    Case("idle", "10,000 idle connections beside 40 clients", _idle, most_rounds=3),
-    Case("fork", "a further child", _fork, most_rounds=3, log_everything=True),
-    Case("wakeups", "wake-ups of the supervisor", _wakeups, servers=(Cede,), most_rounds=3),
-    Case("syscalls", "system calls per request of a child", _syscalls, servers=(Cede, PhpCgi), most_rounds=1,
-         children=1),
-]
+def cases(subject, rivals, rivals_with_spares, single):
+    """The cases for `subject` and the servers it is compared with. `rivals_with_spares` are those that replace a
+    killed child before anybody needs it, `single` is a server whose only process serves."""
+    every = (subject, *rivals)
+    return [
+        *(Case(f"clients-{clients}-{keep}", f"{clients} client{'s' if clients > 1 else ''}, "
+               + ("keep-alive" if keep == "on" else "a connection per request"), _closed(clients, keep), every)
+          for keep in ("on", "off") for clients in (1, 10, 40, 400)),
+        Case("burst", "burst of 40 requests of 0.7 s", _burst, every),
+        Case("bursts", "five bursts of 40, 20 s apart, over 5 requests/s", _bursts, every, most_rounds=1,
+             in_quick=False),
+        Case("new-connection", "a new connection while all children are idle-connected", _new_connection, every,
+             most_rounds=3),
+        Case("idle", "10,000 idle connections beside 40 clients", _idle, every, most_rounds=3),
+        Case("fork", "a further child", _fork, (subject, *rivals_with_spares), most_rounds=3, log_everything=True),
+        Case("wakeups", "wake-ups of the supervisor", _wakeups, (subject,), most_rounds=3),
+        Case("syscalls", "system calls per request of a child", _syscalls, (subject, single), most_rounds=1,
+             children=1),
+    ]

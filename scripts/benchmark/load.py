@@ -16,9 +16,13 @@ PAGES = {
 }
 
 
+LONGEST = 300  # seconds; far more than any run takes, even against a server that stalls
+
+
 class Load:
-    def __init__(self, program, folder):
+    def __init__(self, program, folder, protocol):
         self.program = program
+        self.protocol = [] if protocol == "fastcgi" else ["--protocol", protocol]
         self.folder = folder
         self.commands = []  # of the first run of each kind, for the report
         for name, source in PAGES.items():
@@ -30,41 +34,47 @@ class Load:
 
     def run(self, mode, server, page="trivial", expect="hi", **options):
         """One run to its end; its JSON object as a dict."""
-        process = self._start(mode, server, page, expect, options)
-        out, err = process.communicate()
-        return self._result(process, out, err)
+        return self._result(self._start(mode, server, page, expect, options), LONGEST)
 
     def run_watching_memory(self, mode, server, page="trivial", expect="hi", **options):
         """As run(); also the largest VmRSS (kB) of the server's first process meanwhile."""
         process = self._start(mode, server, page, expect, options)
+        end = time.monotonic() + LONGEST
         largest = 0
-        while process.poll() is None:
+        while process.poll() is None and time.monotonic() < end:
             largest = max(largest, status_field(server.pid, "VmRSS"))
             time.sleep(0.05)
-        out, err = process.communicate()
-        return self._result(process, out, err), largest
+        return self._result(process, 1), largest
 
     def check_opcache(self, server):
         """Without it the comparison would be about compiling."""
         result = self.run("burst", server, page="probe", expect="opcache", clients=1)
         if result["ok"] != 1:
             raise BenchError(f"{server.name} runs without opcache ({result['errors']}); "
-                             "enable opcache in the php.ini or conf.d of --php-ini")
+                             f"{server.settings.opcache_hint}")
 
     def _start(self, mode, server, page, expect, options):
-        command = [self.program, mode, "--address", server.address, "--script", self.page(page), "--expect", expect]
+        command = [self.program, mode, *self.protocol, "--address", server.address, "--script", self.page(page),
+                   "--expect", expect]
         for name, value in options.items():
             command += ["--" + name.replace("_", "-"), str(value)]
-        shown = [each.replace(self.folder + "/", "") for each in command]
-        shown[0] = "cede-load"
-        self._remember(" ".join(shown).replace(server.address, "ADDRESS"))
+        shown = ["cede-load", *command[1:]]
+        self._remember(" ".join(shown).replace(server.address, "ADDRESS").replace(self.folder + "/", ""))
         return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def _remember(self, command):
         if command not in self.commands and "probe.php" not in command:
             self.commands.append(command)
 
-    def _result(self, process, out, err):
+    def _result(self, process, seconds):
+        try:
+            out, err = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            raise BenchError(f"the load generator took more than {LONGEST} s and was stopped") from None
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
         if process.returncode != 0:
             raise BenchError(f"the load generator failed: {err.strip()}")
         result = json.loads(out)

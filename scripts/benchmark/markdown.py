@@ -1,11 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the results as Markdown."""
-import os
 import platform
-import subprocess
 import time
 
-from .figures import GOALS
 from .processes import cores, cpu_model
 
 
@@ -32,59 +29,52 @@ def stall_note(results, case, server):
     return f"; {number(never)} of {number(clients)} clients never served" if never else ""
 
 
-def _version(command):
-    try:
-        out = subprocess.run(command, capture_output=True, text=True, timeout=10).stdout
-        return out.splitlines()[0].strip() if out else "not there"
-    except OSError:
-        return "not there"
-
-
 def _table(head, rows):
     lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
     return lines + ["| " + " | ".join(row) + " |" for row in rows] + [""]
 
 
-def _goals(results):
+def _goals(results, suite):
     rows = []
-    for goal in GOALS:
+    for goal in suite.goals:
         value, verdict = goal.verdict(results)
         shown = number(value) + (f" {goal.unit}" if value is not None and goal.unit else "")
         rows.append([goal.title, goal.wanted(goal.must), goal.wanted(goal.aim), shown, verdict])
     return ["## Figures to reach", "", *_table(["figure", "must", "aim", "measured", ""], rows)]
 
 
-def _throughput(results, cases):
+def _throughput(results, cases, suite):
     rows = []
     for case in cases:
         if not case.name.startswith("clients-") or case.name not in results.rounds:
             continue
         row = [case.title]
-        for server in ("cede", "php-fpm"):
+        for server in suite.compared:
             row.append(spread(results, case.name, server, "rate") + stall_note(results, case.name, server))
-        for server in ("cede", "php-fpm"):
+        for server in suite.compared:
             keys = ("p50_ms", "p99_ms", "p999_ms")
             row.append(" / ".join(number(results.median(case.name, server, key)) for key in keys))
-        row.append(number(results.median(case.name, "cede", "slowest_share")))
+        row.append(number(results.median(case.name, suite.compared[0], "slowest_share")))
         rows.append(row)
     if not rows:
         return []
-    head = ["work", "cede, requests/s", "php-fpm, requests/s", "cede, ms at 50 / 99 / 99.9 %",
-            "php-fpm, ms at 50 / 99 / 99.9 %", "cede, slowest client / mean"]
+    head = ["work", *(f"{server}, requests/s" for server in suite.compared),
+            *(f"{server}, ms at 50 / 99 / 99.9 %" for server in suite.compared),
+            f"{suite.compared[0]}, slowest client / mean"]
     return ["## A trivial page, eight web-server workers", "", *_table(head, rows)]
 
 
 LABELS = {
     "ok": "served", "requests": "requests", "last_answer_ms": "last answer, ms", "max_ms": "slowest, ms",
     "p50_ms": "median, ms", "p90_ms": "90th centile, ms", "p99_ms": "99th centile, ms",
-    "p999_ms": "99.9th centile, ms", "retries": "retries", "errors": "errors", "rounds": "rounds",
+    "p999_ms": "99.9th centile, ms", "retries": "retries", "resent": "sent again", "errors": "errors", "rounds": "rounds",
     "rate": "requests/s", "rate_without": "requests/s without idle connections", "idle_open": "idle connections opened",
     "idle_wanted": "idle connections wanted", "idle_still_open": "idle connections open at the end",
     "served_afterwards": "idle connections served afterwards", "retries_afterwards": "of these on a new connection",
     "never_served": "clients never served", "rss_start_kb": "RSS of the first process at the start, kB",
     "rss_idle_kb": "largest RSS meanwhile, kB", "steady_ok": "steady requests served",
     "steady_requests": "steady requests", "steady_p50_ms": "steady, median, ms",
-    "steady_p99_ms": "steady, 99th centile, ms", "steady_max_ms": "steady, slowest, ms",
+    "steady_p99_ms": "steady, 99th centile, ms", "steady_max_ms": "steady, slowest, ms", "slowest_ms": "slowest of both, ms",
     "replaced_ms": "kill -9 to a new process, ms", "replaced_max_ms": "slowest of these, ms",
     "ready_ms": "fork to ready, ms", "ready_max_ms": "slowest of these, ms",
     "switches": "voluntary context switches", "per_1000": "per 1,000 requests",
@@ -118,17 +108,15 @@ def _failures(results, cases):
     return ["## Rounds without a result", "", *lines, ""] if lines else []
 
 
-def render(results, cases, settings, commands, command_line):
+def render(results, suite, cases, settings, commands, command_line):
     """The whole page. `commands` are those of the load generator."""
-    lines = ["# Benchmarks", "", f"Written by `{command_line}`; do not edit. "
-             "Medians over the rounds, with minimum and maximum in brackets; the servers take turns and each case "
-             "begins with a fresh server of 10 static children (1 for system calls) on loopback TCP. The load generator "
-             "shares the cores.", "", "![Requests per second and burst times](benchmarks.svg)", ""]
-    lines += _goals(results) + _failures(results, cases) + _throughput(results, cases) + _other_cases(results, cases)
+    lines = [f"# {suite.title}", "", f"Written by `{command_line}`; do not edit. Medians over the rounds, with minimum "
+             f"and maximum in brackets; {suite.intro}", "", f"![Requests per second and burst times]({suite.stem}.svg)",
+             ""]
+    lines += _goals(results, suite) + _failures(results, cases) + _throughput(results, cases, suite)
+    lines += _other_cases(results, cases)
     lines += ["## Machine and programs", "",
               f"- {time.strftime('%Y-%m-%d')}, {cpu_model()}, {cores()} cores, {platform.system()} {platform.release()}",
-              f"- {_version([settings.php_fpm, '-v'])}", f"- {_version([settings.php_cgi, '-v'])}",
-              f"- {_version([settings.cede, '--version'])}",
-              f"- php.ini and conf.d of {os.path.dirname(settings.environment['PHP_INI_SCAN_DIR'])} for both, opcache on",
+              *(f"- {line}" for line in settings.describe()),
               "", "## Commands of the load generator", "", "```", *commands, "```", ""]
     return "\n".join(lines)

@@ -4,15 +4,15 @@ from html import escape
 
 from .markdown import number, stall_note
 
-COLOURS = {"cede": "#1f6f8b", "php-fpm": "#c98a3d"}
 LEFT, BAR_SPACE, RIGHT = 250, 420, 290
 BAR, GAP, GROUP_GAP = 14, 3, 12
 
 
 class Drawing:
-    def __init__(self):
+    def __init__(self, colours):
+        self.colours = colours
         self.parts = []
-        self.y = 0
+        self.y = 12
 
     def text(self, x, y, text, anchor="start", size=12, weight="normal"):
         self.parts.append(f'<text x="{x}" y="{y}" text-anchor="{anchor}" font-size="{size}" '
@@ -21,7 +21,7 @@ class Drawing:
     def bar(self, width, server, stalled):
         opacity = ' fill-opacity="0.35"' if stalled else ""
         self.parts.append(f'<rect x="{LEFT}" y="{self.y}" width="{max(width, 1):.1f}" height="{BAR}" '
-                          f'fill="{COLOURS[server]}"{opacity}/>')
+                          f'fill="{self.colours[server]}"{opacity}/>')
 
     def whisker(self, low, high):
         middle = self.y + BAR / 2
@@ -38,10 +38,10 @@ class Drawing:
 
 def _legend(drawing):
     x = LEFT
-    for server, colour in COLOURS.items():
+    for server, colour in drawing.colours.items():
         drawing.parts.append(f'<rect x="{x}" y="{drawing.y}" width="12" height="12" fill="{colour}"/>')
         drawing.text(x + 18, drawing.y + 11, server)
-        x += 100
+        x += 40 + 7 * len(server)
     drawing.text(x, drawing.y + 11, "line: minimum to maximum; pale: some clients never served", size=11)
     drawing.y += 28
 
@@ -67,11 +67,11 @@ def _chart(drawing, title, rows, unit):
     drawing.y += 10
 
 
-def _rows(results, cases, key, scale, note):
+def _rows(results, suite, cases, key, scale, note):
     rows = []
     for case in cases:
         bars = []
-        for server in COLOURS:
+        for server in suite.compared:
             values = [value * scale for value in results.values(case.name, server, key)]
             if values:
                 median = results.median(case.name, server, key) * scale
@@ -86,14 +86,13 @@ def _unserved_note(results, case, server):
     return f"; {number(requests - ok)} of {number(requests)} not served" if ok is not None and ok < requests else ""
 
 
-def render(results, cases):
-    drawing = Drawing()
-    drawing.y = 12
+def render(results, suite, cases):
+    drawing = Drawing(suite.colours)
     _legend(drawing)
     closed = [case for case in cases if case.name.startswith("clients-")]
     _chart(drawing, "A trivial page: requests per second (more is better)",
-           _rows(results, closed, "rate", 1, stall_note), "/s")
+           _rows(results, suite, closed, "rate", 1, stall_note), "/s")
     burst = [case for case in cases if case.name == "burst"]
     _chart(drawing, "Time to the last answer of a burst over 10 children (less is better; 2.8 s is the floor)",
-           _rows(results, burst, "last_answer_ms", 0.001, _unserved_note), "s")
+           _rows(results, suite, burst, "last_answer_ms", 0.001, _unserved_note), "s")
     return drawing.finish()

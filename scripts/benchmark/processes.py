@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What /proc says about processes, and waiting for a condition."""
 import os
+import subprocess
 import time
 
 
@@ -51,6 +52,15 @@ def is_alive(pid):
             return stat.read().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
         return False
+
+
+def version(command):
+    """The first line of what it prints."""
+    try:
+        out = subprocess.run(command, capture_output=True, text=True, timeout=10).stdout
+        return out.splitlines()[0].strip() if out else "not there"
+    except OSError:
+        return "not there"
 
 
 def cpu_model():

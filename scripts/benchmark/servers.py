@@ -1,15 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starts and stops the servers that are compared, each with the same PHP settings."""
+"""Starts and stops the servers that are compared."""
 import os
 import resource
-import shutil
 import signal
-import socket
 import subprocess
 
+from .endpoints import BACKLOG, Endpoints, is_listening
 from .processes import BenchError, children, wait_for
-
-BACKLOG = 4096
 
 
 def _raise_descriptor_limit():
@@ -18,50 +15,40 @@ def _raise_descriptor_limit():
 
 
 class Settings:
-    """Programs, folder, ports and PHP settings that all servers share."""
+    """What all servers of a run share; those of each protocol add their programs and PHP settings."""
+
+    opcache_hint = "enable opcache"
 
     def __init__(self, options, folder):
         self.cede = options.cede
-        self.php_cgi = options.php_cgi
-        self.php_fpm = options.php_fpm
         self.user = options.user
         self.folder = folder
-        self._ports = (options.port, options.port + 100)
-        self._next_port = options.port
+        self.endpoints = Endpoints(options.socket, folder, options.port)
         self.ini = os.path.join(folder, "php.ini")
-        shutil.copyfile(os.path.join(options.php_ini, "php.ini"), self.ini)
-        # php-cgi and php-fpm are built with scan folders of their own; one for both makes them equal.
-        # php-cgi ends after 500 requests unless told otherwise, php-fpm does not.
-        self.environment = {
-            "PATH": os.environ.get("PATH", "/usr/sbin:/usr/bin:/sbin:/bin"),
-            "PHP_INI_SCAN_DIR": os.path.join(options.php_ini, "conf.d"),
-            "PHP_FCGI_MAX_REQUESTS": "0",
-        }
+        self.environment = {"PATH": os.environ.get("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")}
 
-    def free_port(self):
-        """A port that nobody listens on, another one at every call: no TIME_WAIT of an earlier case is in the way."""
-        first, end = self._ports
-        for _ in range(end - first):
-            port = self._next_port
-            self._next_port = first + (port + 1 - first) % (end - first)
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) != 0:
-                    return port
-        raise BenchError(f"no free port from {first} to {end - 1}; give another range with --port")
+    def switch_user(self):
+        """In front of a command: as the user of the children, and not without us."""
+        return ["setpriv", "--reuid", self.user, "--regid", self.user, "--clear-groups", "--pdeathsig", "TERM"]
+
+    def describe(self):
+        """Lines for the report: versions, settings."""
+        raise NotImplementedError
 
 
 class Server:
     """A running server. Use as a context manager; `children` is the size of its pool."""
 
     name = "server"
+    logs_ready = False  # its log says how long a child took to be ready
 
     def __init__(self, settings, children=10, log_everything=False):
         self.settings = settings
         self.log_everything = log_everything
         self.pool_size = children
-        self.port = settings.free_port()
-        self.address = f"127.0.0.1:{self.port}"
-        self.log = os.path.join(settings.folder, f"{self.name}-{self.port}.log")
+        self.endpoint = settings.endpoints.next()
+        self.address = self.endpoint.address
+        self.log = os.path.join(settings.folder, f"{self.name}-{self.endpoint.name}.log")
         self.process = None
 
     @property
@@ -74,11 +61,12 @@ class Server:
     def environment(self):
         return self.settings.environment
 
+    def start(self, log):
+        return self._spawn(log, subprocess.DEVNULL)
+
     def __enter__(self):
         with open(self.log, "ab") as log:
-            self.process = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                            env=self.environment(), cwd=self.settings.folder,
-                                            preexec_fn=_raise_descriptor_limit)
+            self.process = self.start(log)
         try:
             wait_for(self._is_ready, 15, f"{self.name}: the start of {self.pool_size} children")
         except BenchError as error:
@@ -115,55 +103,30 @@ class Server:
                 pass
         self.process = None
 
+    def _spawn(self, log, stdin):
+        return subprocess.Popen(self.command(), stdin=stdin, stdout=log, stderr=log, env=self.environment(),
+                                cwd=self.settings.folder, preexec_fn=_raise_descriptor_limit)
+
     def _is_ready(self):
         if self.process.poll() is not None:
             raise BenchError(f"{self.name} ended at once with status {self.process.returncode}")
-        with socket.socket() as probe:
-            return len(self.workers()) >= self.pool_size and probe.connect_ex(("127.0.0.1", self.port)) == 0
+        return len(self.workers()) >= self.pool_size and is_listening(self.endpoint)
 
 
 class Cede(Server):
+    """cede with the children that `php_command()` names."""
+
     name = "cede"
+    logs_ready = True
+
+    def php_command(self):
+        raise NotImplementedError
 
     def command(self):
         log_level = ["--log-level", "info"] if self.log_everything else []
         return [self.settings.cede, "--listen", self.address, "--children", str(self.pool_size),
                 "--backlog", str(BACKLOG), "--user", self.settings.user, "--group", self.settings.user,
-                *log_level, "--", self.settings.php_cgi, "-c", self.settings.ini]
+                *log_level, "--", *self.php_command()]
 
     def workers(self):
         return children(self.pid)[1:]  # the zygote is the oldest
-
-
-class PhpFpm(Server):
-    name = "php-fpm"
-
-    def command(self):
-        config = os.path.join(self.settings.folder, f"php-fpm-{self.port}.conf")
-        with open(config, "w") as out:
-            out.write(f"[global]\nerror_log = {self.log}\n[bench]\nlisten = {self.address}\n"
-                      f"listen.backlog = {BACKLOG}\nuser = {self.settings.user}\ngroup = {self.settings.user}\n"
-                      f"pm = static\npm.max_children = {self.pool_size}\n")
-        return [self.settings.php_fpm, "-F", "-y", config, "-c", self.settings.ini]
-
-
-class PhpCgi(Server):
-    """Bare php-cgi. With one child there is no parent: the process itself serves."""
-
-    name = "php-cgi"
-
-    def command(self):
-        switch_user = ["setpriv", "--reuid", self.settings.user, "--regid", self.settings.user, "--clear-groups"]
-        return switch_user + [self.settings.php_cgi, "-b", self.address, "-c", self.settings.ini]
-
-    def environment(self):
-        environment = dict(super().environment(), PHP_FCGI_BACKLOG=str(BACKLOG))
-        if self.pool_size > 1:
-            environment["PHP_FCGI_CHILDREN"] = str(self.pool_size)
-        return environment
-
-    def workers(self):
-        return children(self.pid) if self.pool_size > 1 else [self.pid]
-
-
-SERVERS = {each.name: each for each in (Cede, PhpFpm, PhpCgi)}

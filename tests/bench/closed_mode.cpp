@@ -60,7 +60,8 @@ class ClosedLoop final : public Listener {
     }
 
     void finished(const Finished& what) override {
-        if (draining_) {
+        // One step can bring more answers than were still wanted.
+        if (draining_ || requests_left_ == 0) {
             return;
         }
         const std::uint32_t client = what.slot - first_;

@@ -23,8 +23,8 @@ using SlotIndex = std::uint32_t;
 enum class Use : std::uint8_t {
     pooled,  // the one of its pool that was idle for the shortest time, else a new one, else it waits for
              // one; back into the pool afterwards
-    own,    // its slot's own, opened at the slot's first request and kept for it
-    fresh,  // a new one, closed behind the answer
+    own,     // its slot's own, opened at the slot's first request and kept for it
+    fresh,   // a new one, closed behind the answer
 };
 
 struct Finished {

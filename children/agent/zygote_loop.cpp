@@ -142,8 +142,9 @@ bool begin_child(Slot* slot, int channel) noexcept {
     libc().close(agent.zygote_channel);
     libc().close(agent.scoreboard);
     agent.zygote_channel = agent.scoreboard = -1;
-    // A group of its own: a script's kill(0, ...) reaches what the script started, not its siblings.
-    setpgid(0, 0);
+    // A session of its own: a script's kill(0, ...) reaches what the script started, not its siblings; and
+    // the scheduler weighs it by itself (docs/design/0007-a-session-for-each-child.md).
+    setsid();
     if (!move_up(agent.channel) || !watch_sources()) {
         return false;
     }

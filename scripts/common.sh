@@ -9,6 +9,8 @@ build_packages=(g++ meson ninja-build pkg-config libboost1.81-dev libboost-progr
 demo_packages=(php8.2-cgi php8.2-fpm php8.2-opcache nginx curl)
 test_packages=(php8.2-cgi php8.2-fpm php8.2-cli php8.2-opcache nginx haproxy lighttpd apache2-bin
     python3-pytest strace curl)
+# For scripts/build-lsphp, which Debian has no package of.
+lsphp_packages=(gcc g++ make pkg-config xz-utils dpkg-dev ca-certificates)
 lint_packages=(clang-format python3)
 
 die() {

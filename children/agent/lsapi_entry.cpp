@@ -24,10 +24,13 @@ struct Selected {
 constinit Selected selected{};
 
 bool is_listener(int fd) noexcept {
+    const int before = errno;  // the program may look at it behind a select(2) that was none of ours
     struct stat one {};
     struct stat other {};
-    return agent.listener_count > 0 && fstat(fd, &one) == 0 && fstat(agent.listeners[0], &other) == 0 &&
-           one.st_dev == other.st_dev && one.st_ino == other.st_ino;
+    const bool known =
+        agent.listener_count > 0 && fstat(fd, &one) == 0 && fstat(agent.listeners[0], &other) == 0;
+    errno = before;
+    return known && one.st_dev == other.st_dev && one.st_ino == other.st_ino;
 }
 
 int select_listener() noexcept {

@@ -104,8 +104,10 @@ class Server:
         self.process = None
 
     def _spawn(self, log, stdin):
+        # A session of its own, as from any service manager: the kernel's scheduler counts by session.
         return subprocess.Popen(self.command(), stdin=stdin, stdout=log, stderr=log, env=self.environment(),
-                                cwd=self.settings.folder, preexec_fn=_raise_descriptor_limit)
+                                cwd=self.settings.folder, preexec_fn=_raise_descriptor_limit,
+                                start_new_session=True)
 
     def _is_ready(self):
         if self.process.poll() is not None:

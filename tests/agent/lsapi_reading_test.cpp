@@ -145,8 +145,9 @@ TEST_CASE("lsapi: bodies arrive as they were sent, and nothing that comes behind
                 bytes_of({.name = "body", .body = body, .length_in_header = length_in_header});
             const std::string message = request + command("trace");
             bool sent = false;
-            std::thread sender{[&] {
-                for (std::size_t at = 0; at < message.size(); at += 7919) {
+            std::jthread sender{[&] {
+                sent = true;
+                for (std::size_t at = 0; at < message.size() && sent; at += 7919) {
                     sent = client.send(std::string_view{message}.substr(at, 7919));
                 }
             }};
@@ -188,7 +189,7 @@ TEST_CASE("lsapi: any requests in any pieces are answered in turn") {
     Stage stage;
     Client client = stage.client();
     bool sent = true;
-    std::thread sender{[&] {
+    std::jthread sender{[&] {
         for (std::size_t at = 0; at < message.size() && sent;) {
             const std::size_t part = 1 + random() % (1 + random() % 100000);
             sent = client.send(std::string_view{message}.substr(at, part));

@@ -8,9 +8,12 @@ import tempfile
 
 import pytest
 
+from support import lsphp as lsphps
 from support.command import run_to_end
+from support.detached import WebServer
+from support.exchange import nobody_else_notices, own_starter
 from support.process import Processes, adopt_orphans
-from support.server import BUILD, REPOSITORY, STAND_IN, Starter
+from support.server import BUILD, REPOSITORY, STAND_IN, LsphpStarter, Starter
 from support.web import Apache, HAProxy, Lighttpd, Nginx
 
 
@@ -90,10 +93,63 @@ def processes(folder):
     assert not reports, f"a sanitizer found something: {reports}"
 
 
+@pytest.fixture(scope="session")
+def lsphp(binaries):
+    found = lsphps.prepare(binaries)
+    if found is None:
+        pytest.skip("no lsphp: run scripts/build-lsphp, or set CEDE_LSPHP to the path of one")
+    return found
+
+
 @pytest.fixture
-def start(processes, folder, scripts, binaries):
-    """Starts servers: start.cede(...), start.plain_php_cgi(...)."""
+def start_php_cgi(processes, folder, scripts, binaries):
     return Starter(processes, folder, scripts, binaries)
+
+
+@pytest.fixture
+def start_lsphp(processes, folder, scripts, binaries, lsphp):
+    return LsphpStarter(processes, folder, scripts, binaries, lsphp)
+
+
+@pytest.fixture
+def start(request):
+    """Starts servers: start.cede(...), start.plain(...). Their children are php-cgi, or lsphp where a test is marked
+    with one of support.kinds."""
+    return request.getfixturevalue(getattr(request, "param", "start_php_cgi"))
+
+
+@pytest.fixture(scope="module")
+def _cede_and_lsphp(session_folder, scripts, binaries, lsphp):
+    with own_starter(LsphpStarter, session_folder, scripts, binaries, lsphp) as start:
+        # Both are started with the same php.ini, so that their arguments and titles are the same.
+        php = start.php_arguments({})
+        yield start.cede(children=2, php=php), start.plain(php=php)
+
+
+@pytest.fixture
+def cede_and_lsphp(_cede_and_lsphp, request):
+    """cede with two children, and lsphp by itself; the same for all tests of a file."""
+    cede, plain = _cede_and_lsphp
+    request.node.folder = os.path.dirname(cede.process.log_path)
+    with nobody_else_notices(cede):
+        yield cede, plain
+
+
+@pytest.fixture
+def web(start):
+    """A web server that executes what it is given."""
+    return WebServer(start)
+
+
+@pytest.fixture
+def installed(start, folder):
+    """A folder as an administrator makes it: the real one renamed, and a link to cede in its place."""
+    place = os.path.join(folder, "fcgi-bin")
+    os.mkdir(place)
+    os.chmod(place, 0o755)
+    shutil.copy2(start.child, os.path.join(place, "lsphp.real"))
+    os.symlink(start.binary, os.path.join(place, "lsphp"))
+    return os.path.join(place, "lsphp")
 
 
 @pytest.fixture

@@ -3,89 +3,40 @@
 import os
 import socket
 import struct
-import tempfile
 
 import pytest
 
 from support import fastcgi, procfs
 from support.conformance import bad_cases, good_cases
+from support.exchange import cases, compare, nobody_else_notices, own_starter
 from support.fastcgi import PARAMS, STDIN, begin, pair, record, stream
-from support.process import Processes
 from support.server import Starter
-from support.waiting import eventually, parallel, stays
+from support.waiting import eventually
 
 
 @pytest.fixture(scope="module")
 def servers(session_folder, scripts, binaries):
     """cede with two children, and plain php-cgi; for all tests of this file."""
-    folder = tempfile.mkdtemp(prefix="conformance-", dir=session_folder)
-    os.chmod(folder, 0o777)
-    processes = Processes(folder)
-    start = Starter(processes, folder, scripts, binaries)
-    cede = start.cede(children=2)
-    cede.folder = folder
-    yield cede, start.plain_php_cgi()
-    processes.clean_up()
-    assert not processes.sanitizer_reports()
+    with own_starter(Starter, session_folder, scripts, binaries) as start:
+        yield start.cede(children=2), start.plain()
 
 
 @pytest.fixture
 def both(servers, request):
-    """The two servers; afterwards, cede's children are the same, free, and a bystander has noticed nothing."""
     cede, plain = servers
-    request.node.folder = cede.folder
-    before = sorted(cede.children)
-    with cede.connect() as bystander:
-        assert cede.ask(bystander, "hello.php").text == "hello\n"
+    request.node.folder = os.path.dirname(cede.process.log_path)
+    with nobody_else_notices(cede):
         yield cede, plain
-        assert bystander.silent
-        assert cede.ask(bystander, "hello.php").text == "hello\n"
-    pids = parallel([lambda: int(cede.get("pid.php", "ms=20").text)] * 2)
-    assert set(pids) <= set(before)
-    assert sorted(cede.children) == before, "the same children live"
-
-
-def cases(generate):
-    """The parameters; the scripts' real folder is known only when the tests run."""
-    return [pytest.param(at, id=case.name) for at, case in enumerate(generate("/{}".format))]
-
-
-def ends(data):
-    records, _ = fastcgi.split_records(data)
-    return sum(one.type in (fastcgi.END_REQUEST, fastcgi.GET_VALUES_RESULT) for one in records)
-
-
-def exchange(server, case):
-    """Sends the case's bytes; all that came back, without what php-cgi leaves to chance."""
-    with server.connect() as connection:
-        connection.send(case.data)
-        came, ended = connection.read_bytes_until(lambda data: ends(data) >= case.answers)
-        assert ends(came) == case.answers, f"{case.name}: {came[:200]!r}"
-        if case.then == "closed":
-            came = connection.read_to_end()
-        elif case.then == "waits":
-            stays(lambda: connection.silent, "neither an answer nor an end", 0.03)
-        else:
-            assert not ended
-            connection.clear()
-            assert server.ask(connection, "hello.php").text == "hello\n", "the connection is of further use"
-    return fastcgi.without_noise(came)
-
-
-def compare(both, generate, at):
-    cede, plain = both
-    case = list(generate(cede.script))[at]
-    assert exchange(cede, case) == exchange(plain, case)
 
 
 @pytest.mark.parametrize("at", cases(good_cases))
 def test_a_good_request_gets_the_same_bytes_as_from_php_cgi(both, at):
-    compare(both, good_cases, at)
+    compare(*both, good_cases, at)
 
 
 @pytest.mark.parametrize("at", cases(bad_cases))
 def test_bad_input_is_treated_as_by_php_cgi_and_harms_nobody(both, at):
-    compare(both, bad_cases, at)
+    compare(*both, bad_cases, at)
 
 
 def small_request(script, keep, body=b"body"):

@@ -90,3 +90,13 @@ def test_a_keepalive_limit_of_zero_keeps_nothing(start):
     with pool.connect() as connection:
         assert pool.ask(connection, "hello.php").text == "hello\n"
         assert connection.read_to_end() == b""
+
+
+def test_f25_clients_that_do_not_close_after_their_answer_hold_nobody(start):
+    pool = start.cede(children=2)
+    lingering = [pool.connect() for _ in range(2)]
+    for connection in lingering:
+        assert pool.ask(connection, "hello.php", keep=False).text == "hello\n"
+    assert pool.get("hello.php").text == "hello\n"
+    for connection in lingering:
+        assert connection.read_to_end() == b"", "without KEEP_CONN the server closes"

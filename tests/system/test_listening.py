@@ -12,7 +12,7 @@ from support import procfs
 from support.command import good_command, needs_root, says
 from support.ports import free_port, has_ipv6
 from support.process import clean_environment
-from support.server import IDENTITY, PHP_CGI, STAND_IN, Cede
+from support.server import IDENTITY, PHP_CGI, STAND_IN, Cede, listening
 from support.waiting import parallel
 
 pytestmark = pytest.mark.skipif(bool(STAND_IN), reason="plain php-cgi listens in its own way")
@@ -147,17 +147,6 @@ for at in range(len(sockets)):
 os.environ.update(LISTEN_FDS=str(len(sockets)), LISTEN_PID=str(os.getpid()), LISTEN_FDNAMES="one:two")
 os.execv(command[0], command)
 """
-
-
-def listening(address):
-    if isinstance(address, str):
-        one = socket.socket(socket.AF_UNIX)
-    else:
-        one = socket.socket(socket.AF_INET)
-        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    one.bind(address)
-    one.listen(64)
-    return one
 
 
 def test_sockets_from_systemd_are_served_and_left_behind(start, processes):

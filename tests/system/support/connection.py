@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A client's connection to a FastCGI server."""
+"""A client's connection to a FastCGI or an LSAPI server."""
 import select
 import socket
 import time
 
-from . import fastcgi
+from . import fastcgi, lsapi
 
 
 class Closed(Exception):
@@ -22,6 +22,8 @@ class Closed(Exception):
 
 class Connection:
     """One connection. Reads fail after `timeout` seconds: longer than anything here may take, so it means a stall."""
+
+    protocol = fastcgi
 
     def __init__(self, address, timeout=10.0):
         self.address = address
@@ -71,7 +73,7 @@ class Connection:
     def read_record(self):
         """The next record, or None if the stream ended."""
         while True:
-            parsed = fastcgi.parse_record(self._buffer)
+            parsed = self.protocol.parse_record(self._buffer)
             if parsed is not None:
                 del self._buffer[: parsed[1]]
                 return parsed[0]
@@ -79,19 +81,19 @@ class Connection:
                 return None
 
     def read_response(self):
-        """Everything up to END_REQUEST; raises Closed if the stream ends before."""
-        response = fastcgi.Response()
+        """Everything up to the end of an answer; raises Closed if the stream ends before."""
+        response = self.protocol.Response()
         while True:
             one = self.read_record()
             if one is None:
                 raise Closed(response.records, bytes(self._buffer))
             response.records.append(one)
-            if one.type == fastcgi.END_REQUEST:
+            if self.protocol.is_end(one):
                 return response
 
     def request(self, script, query="", **options):
         """Sends a request on this connection and reads its answer."""
-        self.send(fastcgi.request(script, query, **options))
+        self.send(self.protocol.request(script, query, **options))
         return self.read_response()
 
     def read_bytes_until(self, enough):
@@ -111,6 +113,10 @@ class Connection:
             pass
         rest, self._buffer = bytes(self._buffer), bytearray()
         return rest
+
+    def ends_without_more(self):
+        """Waits for the end of the stream; whether nothing came before it, but an announcement where there is one."""
+        return self.read_to_end() in (b"", self.protocol.ANNOUNCEMENT_OF_THE_END)
 
     @property
     def _readable(self):
@@ -132,3 +138,27 @@ class Connection:
             return not self.socket.recv(1, socket.MSG_PEEK)
         except (ConnectionResetError, BrokenPipeError):
             return True
+
+
+class LsapiConnection(Connection):
+    """A connection as OpenLiteSpeed has it; a CONN_CLOSE between two answers stays unread until asked about."""
+
+    protocol = lsapi
+
+    @property
+    def close_announced(self):
+        """Whether CONN_CLOSE has come, and nothing else."""
+        return self._what_came()[0] == lsapi.CLOSE
+
+    @property
+    def closed(self):
+        """Whether the server closed its end, announced or not, and nothing else is left to read."""
+        came, ended = self._what_came()
+        return ended and came in (b"", lsapi.CLOSE)
+
+    def _what_came(self):
+        """(everything that was not taken yet, whether the stream has ended behind it)"""
+        while self._readable:
+            if not self._receive():
+                return bytes(self._buffer), True
+        return bytes(self._buffer), False

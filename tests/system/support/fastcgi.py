@@ -9,6 +9,7 @@ RESPONDER, AUTHORIZER, FILTER = 1, 2, 3
 KEEP_CONN = 1
 HEADER_SIZE = 8
 MAX_CONTENT = 65535
+ANNOUNCEMENT_OF_THE_END = b""  # FastCGI has none
 
 
 @dataclass
@@ -141,6 +142,16 @@ def parse_record(buffer):
         return None
     content = bytes(buffer[HEADER_SIZE : HEADER_SIZE + size])
     return Record(type, content, request_id, bytes(buffer[HEADER_SIZE + size : end]), version), end
+
+
+def is_end(record):
+    """Whether an answer is complete with this record."""
+    return record.type == END_REQUEST
+
+
+def answers_in(data):
+    """How many answers are complete in these bytes; replies to a management record count."""
+    return sum(is_end(one) or one.type == GET_VALUES_RESULT for one in split_records(data)[0])
 
 
 def split_records(data):

@@ -28,9 +28,9 @@ def clean_environment(**extra):
 
 
 class Process:
-    """A program in a session of its own; standard output and error go to `log`."""
+    """A program in a session of its own; standard error, and output unless it is given, go to `log`."""
 
-    def __init__(self, arguments, log, environment=None, stdin=subprocess.DEVNULL, nofile=None, **popen):
+    def __init__(self, arguments, log, environment=None, stdin=subprocess.DEVNULL, stdout=None, nofile=None, **popen):
         self.arguments = [str(argument) for argument in arguments]
         self.log_path = log
         limit = (lambda: resource.setrlimit(resource.RLIMIT_NOFILE, nofile)) if nofile else None
@@ -38,8 +38,8 @@ class Process:
             self._popen = subprocess.Popen(
                 self.arguments,
                 stdin=stdin,
-                stdout=output,
-                stderr=subprocess.STDOUT,
+                stdout=output if stdout is None else stdout,
+                stderr=output,
                 env=clean_environment() if environment is None else environment,
                 start_new_session=True,
                 preexec_fn=limit,
@@ -85,20 +85,26 @@ class Process:
 
 
 class Processes:
-    """All programs of a test."""
+    """All programs of a test; or, `shared`, of several tests, none of which ends them."""
 
-    def __init__(self, folder):
+    _spared = []  # what is shared, while it is
+
+    def __init__(self, folder, shared=False):
         self._folder = folder
         self._started = []
+        self._shared = shared
 
     def start(self, name, arguments, **options):
         log = os.path.join(self._folder, f"{name}-{len(self._started)}.log")
         process = Process(arguments, log, **options)
         self._started.append(process)
+        if self._shared:
+            Processes._spared.append(process)
         return process
 
     def clean_up(self):
         """Ends everything: politely first (a sanitizer reports at exit), then by force."""
+        Processes._spared = [process for process in Processes._spared if process not in self._started]
         for process in reversed(self._started):
             if process.running:
                 process.send(signal.SIGTERM)
@@ -108,7 +114,8 @@ class Processes:
         eventually(self._kill_what_is_left, "everything that the test started is gone")
 
     def _kill_what_is_left(self):
-        left = procfs.descendants(os.getpid())
+        spared = {pid for one in Processes._spared for pid in [one.pid, *procfs.descendants(one.pid)]}
+        left = [pid for pid in procfs.descendants(os.getpid()) if pid not in spared]
         for pid in left:
             try:
                 os.kill(pid, signal.SIGKILL)
@@ -120,7 +127,7 @@ class Processes:
         return not left
 
     def _reap_orphans(self):
-        ours = {process.pid for process in self._started}
+        ours = {process.pid for process in self._started + Processes._spared}
         for pid in procfs.descendants(os.getpid(), zombies=True):
             if pid not in ours:
                 try:

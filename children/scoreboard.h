@@ -17,7 +17,7 @@
 namespace cede::children {
 
 inline constexpr std::uint32_t scoreboard_magic = 0x63656465;  // "cede"
-inline constexpr std::uint32_t scoreboard_version = 2;
+inline constexpr std::uint32_t scoreboard_version = 3;
 inline constexpr std::size_t page_size = 4096;
 
 // docs/states.md has the table of moves. All moves of a slot are made by the child that owns it, except
@@ -28,6 +28,7 @@ enum class ChildState : std::uint32_t {
     free,       // has no connection; takes the next one by itself
     reading,    // has a connection and a part of a request
     busy,       // runs a request
+    finishing,  // the answer is complete, the script may still run (fastcgi_finish_request())
     idle,       // connected, between two requests; also a new connection that has sent nothing yet
     giving_up,  // was idle, lets its connection go
     exiting,    // will not take another connection
@@ -46,6 +47,8 @@ inline constexpr std::uint32_t last_child_state = static_cast<std::uint32_t>(Chi
             return "reading";
         case ChildState::busy:
             return "busy";
+        case ChildState::finishing:
+            return "finishing";
         case ChildState::idle:
             return "idle";
         case ChildState::giving_up:
@@ -86,7 +89,8 @@ struct alignas(page_size) Control {
     std::atomic<RunMode> mode{RunMode::serve};
     std::atomic<GiveUpBy> give_up_by{GiveUpBy::parking};
     std::atomic<std::uint32_t> keepalive_limit{no_keepalive_limit};  // children that may keep a connection
-    std::atomic<std::uint64_t> max_requests{0};  // of one child, which then ends; 0: no limit
+    // Not 0: the listen queues are somebody else's, and what waits there when we leave is for the next one.
+    std::atomic<std::uint32_t> listeners_inherited{0};
     // Which one the children speak, when it is not to be told from how they ask for connections.
     std::atomic<protocol::Protocol> protocol{protocol::Protocol::unknown};
 };
@@ -101,6 +105,9 @@ struct alignas(page_size) Slot {
     std::atomic<std::uint64_t> parked{0};    // connections given up by parking
     std::atomic<std::uint64_t> closed{0};    // connections given up by closing
     std::atomic<std::uint64_t> refused{0};   // requests that broke the protocol and did not reach PHP
+    // By the supervisor. A child that changes them harms itself alone.
+    std::atomic<std::uint64_t> quota{0};   // requests after which it ends; 0: no limit
+    std::atomic<std::uint32_t> retire{0};  // not 0: it is to end, between two requests
 };
 
 static_assert(sizeof(Control) == page_size && sizeof(Slot) == page_size);

@@ -2,12 +2,17 @@
 #include "children/spawn.h"
 
 #include <cerrno>
+#include <cstring>
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/close_range.h>
 #include <signal.h>
+#include <string_view>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <utility>
 
 #include "children/unique_fd.h"
 
@@ -35,10 +40,31 @@ std::vector<char*> pointers(const std::vector<std::string>& strings) {
     return result;
 }
 
-[[noreturn]] void fail(const Prepared& prepared, Step step) noexcept {
-    const SpawnError error{step, errno};
-    (void)!::write(prepared.report, &error, sizeof error);
+using Done = std::expected<void, SpawnError>;
+
+std::unexpected<SpawnError> refused(Step step) noexcept {
+    return std::unexpected{SpawnError{step, errno}};
+}
+
+[[noreturn]] void fail(int report, const SpawnError& error) noexcept {
+    (void)!::write(report, &error, sizeof error);
     _exit(127);
+}
+
+Done change_identity(const SpawnRequest& request) noexcept {
+    if (!request.change_identity) {
+        return {};
+    }
+    if (setgroups(request.supplementary.size(), request.supplementary.data()) != 0) {
+        return refused(Step::groups);
+    }
+    if (setresgid(request.gid, request.gid, request.gid) != 0) {
+        return refused(Step::group);
+    }
+    if (setresuid(request.uid, request.uid, request.uid) != 0) {
+        return refused(Step::user);
+    }
+    return {};
 }
 
 void reset_signals() noexcept {
@@ -81,24 +107,66 @@ bool place_descriptors(Prepared& prepared) noexcept {
     setsid();
     reset_signals();
     if (!place_descriptors(prepared)) {
-        fail(prepared, Step::descriptors);
+        fail(prepared.report, {Step::descriptors, errno});
     }
-    if (request.open_files.rlim_cur != RLIM_INFINITY && setrlimit(RLIMIT_NOFILE, &request.open_files) != 0) {
-        fail(prepared, Step::limits);
+    if (const Done entered = enter(request.surroundings); !entered) {
+        fail(prepared.report, entered.error());
     }
-    if (request.change_identity) {
-        if (setgroups(request.supplementary.size(), request.supplementary.data()) != 0) {
-            fail(prepared, Step::groups);
-        }
-        if (setresgid(request.gid, request.gid, request.gid) != 0) {
-            fail(prepared, Step::group);
-        }
-        if (setresuid(request.uid, request.uid, request.uid) != 0) {
-            fail(prepared, Step::user);
-        }
+    if (const Done changed = change_identity(request); !changed) {
+        fail(prepared.report, changed.error());
     }
     execve(prepared.argv[0], prepared.argv.data(), prepared.environment.data());
-    fail(prepared, Step::execute);
+    fail(prepared.report, {Step::execute, errno});
+}
+
+bool write_all(int fd, std::string_view text) noexcept {
+    while (!text.empty()) {
+        const ssize_t written = ::write(fd, text.data(), text.size());
+        if (written < 0 && errno == EINTR) {
+            continue;
+        }
+        if (written <= 0) {
+            return false;
+        }
+        text.remove_prefix(static_cast<std::size_t>(written));
+    }
+    return true;
+}
+
+// What it says is an error, or one without a number, and the text behind it.
+[[noreturn]] void act(const SpawnRequest& request, const std::function<std::string()>& look,
+                      int report) noexcept {
+    if (const Done entered = enter(request.surroundings); !entered) {
+        fail(report, entered.error());
+    }
+    const std::string seen = look();
+    if (const Done changed = change_identity(request); !changed) {
+        fail(report, changed.error());
+    }
+    const SpawnError none;
+    const bool said =
+        ::write(report, &none, sizeof none) == static_cast<ssize_t>(sizeof none) && write_all(report, seen);
+    _exit(said ? 0 : 127);
+}
+
+std::string read_all(int fd) {
+    std::string text;
+    char buffer[4096];
+    for (;;) {
+        const ssize_t got = ::read(fd, buffer, sizeof buffer);
+        if (got < 0 && errno == EINTR) {
+            continue;
+        }
+        if (got <= 0) {
+            return text;
+        }
+        text.append(buffer, static_cast<std::size_t>(got));
+    }
+}
+
+void reap(pid_t pid) noexcept {
+    while (waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
+    }
 }
 
 }  // namespace
@@ -109,8 +177,16 @@ const char* describe(Step step) noexcept {
             return "fork a process";
         case Step::descriptors:
             return "pass descriptors on";
-        case Step::limits:
+        case Step::open_files:
             return "set the limit of open files";
+        case Step::core:
+            return "set the limit of core files";
+        case Step::nice:
+            return "set the priority";
+        case Step::root:
+            return "change the root directory";
+        case Step::directory:
+            return "change the directory";
         case Step::groups:
             return "set supplementary groups";
         case Step::group:
@@ -123,10 +199,64 @@ const char* describe(Step step) noexcept {
     return "start";
 }
 
+std::expected<void, SpawnError> enter(const Surroundings& surroundings) noexcept {
+    if (surroundings.open_files && setrlimit(RLIMIT_NOFILE, &*surroundings.open_files) != 0) {
+        return refused(Step::open_files);
+    }
+    if (surroundings.core && setrlimit(RLIMIT_CORE, &*surroundings.core) != 0) {
+        return refused(Step::core);
+    }
+    if (surroundings.nice && setpriority(PRIO_PROCESS, 0, *surroundings.nice) != 0) {
+        return refused(Step::nice);
+    }
+    if (surroundings.umask) {
+        ::umask(*surroundings.umask);
+    }
+    const std::string& root = surroundings.root;
+    // What is open or current outside would still be reached from within (chroot(2)).
+    if (!root.empty() && (chroot(root.c_str()) != 0 || chdir("/") != 0)) {
+        return refused(Step::root);
+    }
+    const std::string& directory = surroundings.directory;
+    if (!directory.empty() && chdir(directory.c_str()) != 0) {
+        return refused(Step::directory);
+    }
+    return {};
+}
+
+std::expected<std::string, SpawnError> rehearse(const SpawnRequest& request,
+                                                const std::function<std::string()>& look) {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) {
+        return refused(Step::descriptors);
+    }
+    const UniqueFd read_end{ends[0]};
+    UniqueFd write_end{ends[1]};
+    const pid_t pid = fork();
+    if (pid < 0) {
+        return refused(Step::fork);
+    }
+    if (pid == 0) {
+        act(request, look, write_end.get());
+    }
+    write_end.reset();
+    std::string said = read_all(read_end.get());
+    reap(pid);
+    SpawnError error{Step::fork, ECHILD};  // unless it lived to say something
+    if (said.size() >= sizeof error) {
+        std::memcpy(&error, said.data(), sizeof error);
+        said.erase(0, sizeof error);
+    }
+    if (error.error != 0) {
+        return std::unexpected{error};
+    }
+    return said;
+}
+
 std::expected<pid_t, SpawnError> spawn(const SpawnRequest& request) {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) {
-        return std::unexpected{SpawnError{Step::descriptors, errno}};
+        return refused(Step::descriptors);
     }
     UniqueFd read_end{ends[0]};
     UniqueFd write_end{ends[1]};
@@ -134,7 +264,7 @@ std::expected<pid_t, SpawnError> spawn(const SpawnRequest& request) {
                       std::vector<int>(request.inherited_fds.size()), write_end.get()};
     const pid_t pid = fork();
     if (pid < 0) {
-        return std::unexpected{SpawnError{Step::fork, errno}};
+        return refused(Step::fork);
     }
     if (pid == 0) {
         become(prepared);
@@ -146,8 +276,7 @@ std::expected<pid_t, SpawnError> spawn(const SpawnRequest& request) {
         size = ::read(read_end.get(), &error, sizeof error);
     } while (size < 0 && errno == EINTR);
     if (size == static_cast<ssize_t>(sizeof error)) {
-        while (waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
-        }
+        reap(pid);
         return std::unexpected{error};
     }
     return pid;

@@ -10,6 +10,7 @@
 #include "children/spawn.h"
 #include "children/zygote_protocol.h"
 #include "pm/lsapi_environment.h"
+#include "pm/words.h"
 
 namespace cede::pm {
 namespace {
@@ -45,7 +46,85 @@ std::string padding_entry() {
     return fmt::format("{}={}", padding, std::string(length, 'x'));
 }
 
+// Why an administrator can not set this variable of children; empty: nothing speaks against it.
+std::string_view objection(std::string_view name) {
+    if (name == preload) {
+        return "cede needs it for its agent; start cede itself with LD_PRELOAD, which is passed on";
+    }
+    if (name.starts_with("CEDE_")) {
+        return "names that start with CEDE_ are cede's own; choose another name";
+    }
+    if (name == "PHP_FCGI_CHILDREN") {
+        return "children must not fork children of their own; use --children";
+    }
+    if (name == quota) {
+        return "children must not count by themselves; use --max-requests";
+    }
+    if (name == "QUERY_STRING") {
+        return "php-cgi would take it for that of a request; leave it out";
+    }
+    if (is_among(name, not_handed_on)) {
+        return "a service manager speaks by it to cede alone; leave it out";
+    }
+    if (const auto fate = lsapi_fate(name); fate && *fate != LsapiFate::handed_on) {
+        return "lsphp would be controlled by it, which cede does; see docs/moving-from-lsphp.md and leave it "
+               "out";
+    }
+    return {};
+}
+
+// POSIX (8.1) promises letters, digits and _ only; containers also have names with '.' and '-'.
+bool is_name(std::string_view name) {
+    const auto is_letter = [](char c) {
+        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+    };
+    const auto fits = [&is_letter](char c) {
+        return is_letter(c) || (c >= '0' && c <= '9') || c == '.' || c == '-';
+    };
+    return !name.empty() && is_letter(name.front()) && std::ranges::all_of(name, fits);
+}
+
 }  // namespace
+
+std::expected<std::pair<std::string, std::string>, std::string> parse_variable(std::string_view text) {
+    const std::size_t equals = text.find('=');
+    if (equals == std::string_view::npos) {
+        return std::unexpected(
+            fmt::format("{} has no '='; write it as NAME=VALUE, or as {}=${} to pass on what cede has",
+                        quoted(text), is_name(text) ? text : "NAME", is_name(text) ? text : "NAME"));
+    }
+    const std::string_view name = text.substr(0, equals);
+    if (!is_name(name)) {
+        return std::unexpected(fmt::format(
+            "{} is no name of a variable; use letters, digits and _, and no digit in front", quoted(name)));
+    }
+    if (const std::string_view reason = objection(name); !reason.empty()) {
+        return std::unexpected(fmt::format("{} can not be set: {}", name, reason));
+    }
+    return std::pair{std::string{name}, std::string{text.substr(equals + 1)}};
+}
+
+std::vector<std::string> chosen_environment(std::span<const char* const> own,
+                                            const EnvironmentOptions& options) {
+    std::vector<std::string> result;
+    if (!options.clear) {
+        for (const std::string_view entry : own) {
+            if (!options.set.contains(name_of(entry))) {
+                result.emplace_back(entry);
+            }
+        }
+    }
+    const Environment known = environment_of(own);
+    for (const auto& [name, value] : options.set) {
+        if (!value.starts_with('$')) {
+            result.push_back(fmt::format("{}={}", name, value));
+            continue;
+        }
+        const auto found = known.find(std::string_view{value}.substr(1));
+        result.push_back(fmt::format("{}={}", name, found == known.end() ? "" : found->second));
+    }
+    return result;
+}
 
 std::vector<std::string> child_environment(std::span<const char* const> own, const std::string& agent_path,
                                            std::size_t listeners, std::uint32_t slots) {

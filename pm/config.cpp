@@ -39,6 +39,7 @@ std::unexpected<Error> usage(std::string message) {
 std::string unknown_option(std::string_view shown, std::string_view name, std::string_view prefix) {
     std::vector<std::string_view> names{"config", "command", "help", "version"};
     std::ranges::transform(options(), std::back_inserter(names), &Option::name);
+    std::ranges::transform(aliases(), std::back_inserter(names), &Alias::name);
     const std::string_view guess = nearest(name, names);
     if (guess.empty()) {
         return fmt::format("unknown option {} ({})", quoted(shown), see_help);
@@ -99,7 +100,8 @@ Done apply_file(Config& config, const std::string& file) {
     std::map<std::string, unsigned> seen;
     for (const FileLine& line : *lines) {
         const Option* option = find_option(line.name);
-        const auto [before, first] = seen.emplace(line.name, line.number);
+        const std::string name{option == nullptr ? std::string_view{line.name} : option->name};
+        const auto [before, first] = seen.emplace(name, line.number);
         if (!first && (option == nullptr || !option->repeats)) {
             return usage(fmt::format("{}:{}: {} is set twice, the first time on line {}; keep one", file,
                                      line.number, line.name, before->second));
@@ -135,6 +137,9 @@ std::expected<Given, Error> parse_options(const Arguments& arguments) {
         } else {
             add(name.c_str(), po::value<std::string>(), "");
         }
+    }
+    for (const Alias& alias : aliases()) {
+        add(std::string{alias.name}.c_str(), po::value<std::string>(), "");
     }
     namespace style = po::command_line_style;
     constexpr int long_names_in_full =
@@ -191,7 +196,8 @@ Done check_given(const Given& given) {
             return form;
         }
         const Option* known = find_option(option.string_key);
-        if (!seen.insert(option.string_key).second && (known == nullptr || !known->repeats)) {
+        const std::string name{known == nullptr ? std::string_view{option.string_key} : known->name};
+        if (!seen.insert(name).second && (known == nullptr || !known->repeats)) {
             return usage(fmt::format("--{} is given twice; keep one", option.string_key));
         }
     }
@@ -348,6 +354,9 @@ std::expected<Invocation, Error> parse_invocation(std::span<const char* const> a
     }
     if (auto filled = fill(invocation.config, *given, std::move(command), environment, started_as); !filled) {
         return std::unexpected(filled.error());
+    }
+    if (auto sizes = sizes_of(invocation.config); !sizes) {
+        return std::unexpected(sizes.error());
     }
     return invocation;
 }

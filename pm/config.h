@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <expected>
 #include <functional>
 #include <map>
@@ -12,6 +13,8 @@
 #include <vector>
 
 #include "pm/error.h"
+#include "pm/recycling.h"
+#include "pm/sizing.h"
 #include "protocol/detect.h"
 
 namespace cede::pm {
@@ -21,6 +24,8 @@ enum class GiveUp { park, close };
 // From the most to the least important; a level includes those before it.
 enum class LogLevel { error, warning, notice, info, debug };
 
+enum class LogFormat { text, json };
+
 // `75%` or a plain number of children.
 struct KeepaliveLimit {
     unsigned value = 0;
@@ -28,6 +33,12 @@ struct KeepaliveLimit {
 
     // How many of `total` children may keep a connection. Percentages are rounded down.
     [[nodiscard]] unsigned children(unsigned total) const noexcept;
+};
+
+// What children see of the environment.
+struct EnvironmentOptions {
+    std::map<std::string, std::string, std::less<>> set;  // by name; `$NAME`: what cede's own has there
+    bool clear = false;                                   // nothing of cede's own besides
 };
 
 // All that an administrator can say, with the defaults.
@@ -39,24 +50,45 @@ struct Config {
     int backlog = 511;
     protocol::Protocol protocol =
         protocol::Protocol::unknown;  // unknown: by what the children turn out to be
-    unsigned children = 5;
+    unsigned children = 5;            // the most, unless pool_mode is fixed
+    PoolMode pool_mode = PoolMode::fixed;
+    std::optional<unsigned> start_servers;
+    std::optional<unsigned> min_spare;
+    std::optional<unsigned> max_spare;
+    std::chrono::milliseconds idle_timeout{10000};
+    unsigned max_spawn_rate = 32;
     std::string user;
     std::string group;
     bool allow_root = false;
+    std::string chroot;  // of the children, as are the following
+    std::string chdir;
+    std::optional<unsigned> umask;
+    std::optional<int> nice;
+    std::optional<unsigned> rlimit_nofile;
+    std::optional<std::uint64_t> rlimit_core;  // bytes; RLIM_INFINITY: unlimited
+    EnvironmentOptions environment;
+    std::string title;  // the supervisor's, in brackets behind its own
     GiveUp give_up = GiveUp::park;
     std::optional<KeepaliveLimit> keepalive_limit;
     unsigned max_parked = 16384;
     unsigned max_requests = 0;                     // of one child, which then ends; 0: no limit
     std::chrono::milliseconds request_timeout{0};  // 0: none
+    bool request_timeout_track_finished = false;
+    RecyclingRules recycling;
     std::chrono::milliseconds stop_timeout{30000};
     std::chrono::milliseconds start_timeout{30000};
     LogLevel log_level = LogLevel::notice;
+    std::string log = "stderr";  // or "syslog", or the full path of a file
+    LogFormat log_format = LogFormat::text;
     std::string agent;  // empty: beside the executable, or in the library directory
     std::vector<std::string> command;
 
     // Where each setting came from, for messages: "--user", or "/etc/cede.conf:3: user". Ask where().
     std::map<std::string, std::string, std::less<>> origins;
 };
+
+// How many children, by the options that say so together; php-fpm's rules. Exit status 2.
+std::expected<Sizes, Error> sizes_of(const Config& config);
 
 // The place that `option` was set at; "--option" when it was not. For `listen`, `value` says which.
 std::string where(const Config& config, std::string_view option, std::string_view value = {});

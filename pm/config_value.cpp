@@ -82,6 +82,20 @@ Value<milliseconds> parse_time(std::string_view text, milliseconds least) {
     return milliseconds{*number * unit->second};
 }
 
+Value<std::uint64_t> parse_size(std::string_view text) {
+    static constexpr std::array<std::pair<std::string_view, unsigned>, 4> units{
+        {{"", 0}, {"K", 10}, {"M", 20}, {"G", 30}}};
+    constexpr std::uint64_t most = std::uint64_t{1} << 50U;
+    const std::size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
+    const auto unit = std::ranges::find(units, text.substr(digits), &decltype(units)::value_type::first);
+    const auto number = whole_number(text.substr(0, digits), 10);
+    if (digits == 0 || unit == units.end() || !number || *number == 0 || *number > most >> unit->second) {
+        return std::unexpected(
+            fmt::format("{} is not a size; write it like 67108864, 512K, 64M or 1G", quoted(text)));
+    }
+    return *number << unit->second;
+}
+
 Value<unsigned> parse_mode(std::string_view text) {
     const auto mode = whole_number(text, 8);
     if (text.size() < 3 || text.size() > 4 || !mode || *mode > 0777) {
@@ -110,6 +124,12 @@ Value<protocol::Protocol> parse_protocol(std::string_view text) {
     return parse_word(text, words);
 }
 
+Value<PoolMode> parse_pool_mode(std::string_view text) {
+    static constexpr std::array<std::pair<std::string_view, PoolMode>, 3> words{
+        {{"static", PoolMode::fixed}, {"dynamic", PoolMode::dynamic}, {"ondemand", PoolMode::ondemand}}};
+    return parse_word(text, words);
+}
+
 Value<GiveUp> parse_give_up(std::string_view text) {
     static constexpr std::array<std::pair<std::string_view, GiveUp>, 2> words{
         {{"park", GiveUp::park}, {"close", GiveUp::close}}};
@@ -123,6 +143,20 @@ Value<LogLevel> parse_log_level(std::string_view text) {
          {"notice", LogLevel::notice},
          {"info", LogLevel::info},
          {"debug", LogLevel::debug}}};
+    return parse_word(text, words);
+}
+
+Value<std::string> parse_log_target(std::string_view text) {
+    if (text == "stderr" || text == "syslog" || text.starts_with('/')) {
+        return std::string{text};
+    }
+    return std::unexpected(fmt::format(
+        "{} is no place for a log; give stderr, syslog, or the full path of a file", quoted(text)));
+}
+
+Value<LogFormat> parse_log_format(std::string_view text) {
+    static constexpr std::array<std::pair<std::string_view, LogFormat>, 2> words{
+        {{"text", LogFormat::text}, {"json", LogFormat::json}}};
     return parse_word(text, words);
 }
 

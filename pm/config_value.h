@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <expected>
 #include <string>
 #include <string_view>
@@ -21,6 +22,9 @@ Value<unsigned> parse_number(std::string_view text, unsigned least, unsigned mos
 // `30`, `30s`, `500ms`, `2m`, `1h`; whole numbers, seconds without a unit; from `least` to a day.
 Value<std::chrono::milliseconds> parse_time(std::string_view text, std::chrono::milliseconds least);
 
+// `64M`, `1G`, `500K` or bytes; from 1.
+Value<std::uint64_t> parse_size(std::string_view text);
+
 // Permission bits in octal: `660`, `0660`.
 Value<unsigned> parse_mode(std::string_view text);
 
@@ -29,8 +33,13 @@ Value<KeepaliveLimit> parse_keepalive_limit(std::string_view text);
 
 // `auto` is Protocol::unknown.
 Value<protocol::Protocol> parse_protocol(std::string_view text);
+// As php-fpm has it: static, dynamic, ondemand.
+Value<PoolMode> parse_pool_mode(std::string_view text);
 Value<GiveUp> parse_give_up(std::string_view text);
 Value<LogLevel> parse_log_level(std::string_view text);
+// `stderr`, `syslog`, or a full path, which is not looked at.
+Value<std::string> parse_log_target(std::string_view text);
+Value<LogFormat> parse_log_format(std::string_view text);
 Value<bool> parse_yes_or_no(std::string_view text);
 
 }  // namespace cede::pm

@@ -303,8 +303,14 @@ void Dispatcher::child_is_watching() {
     }
 }
 
+bool Dispatcher::drained() const noexcept {
+    return draining_ && !handoff_.backed_up() &&
+           (leaving_.size() == 0 || children::monotonic_ns() - draining_since_ns_ > farewell_ns);
+}
+
 void Dispatcher::begin_drain() {
     draining_ = true;
+    draining_since_ns_ = children::monotonic_ns();
     close_silent();
     look_ = true;
 }

@@ -48,6 +48,8 @@ class Dispatcher {
     void wake_later() noexcept { look_ = wake_ = true; }
     // A child has begun to watch the listeners: the supervisor's own watch must come behind it again.
     void child_is_watching();
+    // How many connections wait for a child: asks the kernel.
+    [[nodiscard]] std::uint64_t waiting() noexcept { return listen_queue() + handoff_.waiting(); }
     [[nodiscard]] bool anybody_waits() const noexcept { return mark_ != children::Waiting::nobody; }
     // To be called at this interval: finds what an event should have told.
     void check();
@@ -59,10 +61,10 @@ class Dispatcher {
 
     // From now on new and parked connections are not kept open.
     void begin_drain();
-    // Nothing more has to be moved from here to the children.
-    [[nodiscard]] bool drained() const noexcept {
-        return draining_ && !handoff_.backed_up() && leaving_.size() == 0;
-    }
+    // Nothing more has to be moved from here to the children, and those who were told to close their
+    // connections have done so or had the time for it. Under load there may always be some who were told
+    // later.
+    [[nodiscard]] bool drained() const noexcept;
 
     [[nodiscard]] const ParkingLot& lot() const noexcept { return lot_; }
     [[nodiscard]] int handoff_receiver() const noexcept { return handoff_.receiver(); }
@@ -112,6 +114,7 @@ class Dispatcher {
     bool look_ = false;
     bool wake_ = false;
     bool draining_ = false;
+    std::uint64_t draining_since_ns_ = 0;
 };
 
 }  // namespace cede::pm

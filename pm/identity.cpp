@@ -184,6 +184,13 @@ std::expected<Identity, Error> resolve_identity(const Config& config, uid_t euid
     return euid == 0 ? resolve_root(config) : resolve_unprivileged(config, euid);
 }
 
+void take_identity(children::SpawnRequest& request, const Identity& identity) {
+    request.change_identity = identity.change;
+    request.uid = identity.uid;
+    request.gid = identity.gid;
+    request.supplementary = identity.supplementary;
+}
+
 std::expected<uid_t, Error> resolve_user(std::string_view name_or_number, std::string_view place) {
     const auto user = find_user(name_or_number, place);
     if (!user) {

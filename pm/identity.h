@@ -7,6 +7,7 @@
 #include <sys/types.h>
 #include <vector>
 
+#include "children/spawn.h"
 #include "pm/config.h"
 #include "pm/error.h"
 
@@ -25,6 +26,9 @@ struct Identity {
 // --allow-root. An unknown name, a missing --user and a change that only root could make are errors (exit
 // status 1) that say where the setting stands.
 std::expected<Identity, Error> resolve_identity(const Config& config, uid_t euid);
+
+// Makes it that of what is going to be started.
+void take_identity(children::SpawnRequest& request, const Identity& identity);
 
 // A name, or a number that need not exist. `place` starts the message.
 std::expected<uid_t, Error> resolve_user(std::string_view name_or_number, std::string_view place);

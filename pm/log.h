@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <expected>
 #include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "pm/config.h"
+#include "pm/error.h"
 
 namespace cede::pm {
 
-// One line an event, on stderr, in one write(2). Lines from `level` up are written.
+// The log of this process, for its one thread. One event is one line, whatever is in it; none waits for
+// whoever reads the log. Before open_log() it is text on stderr. Lines from `level` up are written.
 void set_log_level(LogLevel level) noexcept;
 [[nodiscard]] bool log_enabled(LogLevel level) noexcept;
 void write_log(LogLevel level, std::string_view line) noexcept;
@@ -21,5 +24,25 @@ void log(LogLevel level, fmt::format_string<Arguments...> format, Arguments&&...
         write_log(level, fmt::format(format, std::forward<Arguments>(arguments)...));
     }
 }
+
+// From here on the log is what --log and --log-format say. On an error it is what it was.
+[[nodiscard]] std::expected<void, Error> open_log(const Config& config);
+
+// As open_log() would find out, but nothing is opened or made.
+[[nodiscard]] std::expected<void, Error> check_log(const Config& config);
+
+// Opens the file anew and says so in the log, either way; where the log is none, nothing happens. On an error
+// the old file is kept.
+std::expected<void, Error> reopen_log() noexcept;
+
+// To be called now and then: tells of lines that were lost or counted instead of written, when it is time.
+void tend_log() noexcept;
+
+// Before the last line: all counts that are still open.
+void settle_log() noexcept;
+
+// An error that ends the program: on stderr, where whoever started it looks, and in the log if that is
+// elsewhere.
+void log_last_words(std::string_view line) noexcept;
 
 }  // namespace cede::pm

@@ -10,9 +10,11 @@
 
 #include <fmt/format.h>
 
+#include "children/spawn.h"
 #include "pm/child_environment.h"
 #include "pm/log.h"
 #include "pm/preflight.h"
+#include "pm/surroundings.h"
 #include "pm/words.h"
 
 namespace cede::pm {
@@ -47,8 +49,8 @@ Error become_lone_lsphp(const Config& config, uid_t euid) {
                         "as whom it starts no lsphp for one; {}, and another user as its extUser",
                         remedy)};
     }
-    if (auto checked = check_command(config.command.front(), where(config, "command")); !checked) {
-        return checked.error();
+    if (const auto objections = check_start(config, euid); !objections.empty()) {
+        return objections.front();
     }
     log(LogLevel::warning,
         "descriptor 0 is one connection, not a listening socket: {} serves it alone, without cede; {}, and "
@@ -58,7 +60,15 @@ Error become_lone_lsphp(const Config& config, uid_t euid) {
     for (char** entry = environ; *entry != nullptr; ++entry) {
         own.push_back(*entry);
     }
+    const auto chosen = chosen_environment(own, config.environment);
+    own.clear();
+    for (const std::string& entry : chosen) {
+        own.push_back(entry.c_str());
+    }
     const auto environment = lone_environment(own);
+    if (const auto entered = children::enter(surroundings_of(config)); !entered) {
+        return Error{explain(entered.error(), config)};
+    }
     ::execve(config.command.front().c_str(), pointers(config.command).data(), pointers(environment).data());
     return Error{fmt::format("{} {}: it can not be executed: {}; correct the command",
                              where(config, "command"), quoted(config.command.front()),

@@ -7,6 +7,8 @@
 #include <expected>
 #include <fcntl.h>
 #include <filesystem>
+#include <iterator>
+#include <signal.h>
 #include <span>
 #include <string>
 #include <sys/auxv.h>
@@ -34,7 +36,9 @@
 #include "pm/lsphp_name.h"
 #include "pm/parent_process.h"
 #include "pm/preflight.h"
+#include "pm/process_title.h"
 #include "pm/supervisor.h"
+#include "pm/surroundings.h"
 
 namespace cede::pm {
 namespace {
@@ -51,7 +55,7 @@ std::vector<const char*> own_environment() {
 }
 
 int complain(const Error& error) {
-    fmt::print(stderr, "cede: error: {}\n", error.message);
+    log_last_words(error.message);
     return error.exit_status;
 }
 
@@ -149,15 +153,15 @@ std::expected<Start, Error> prepare_start(const Config& config, std::size_t list
         return std::unexpected{
             Error{fmt::format("can't open the agent {}: {}", *path, std::strerror(errno))}};
     }
-    const auto own = own_environment();
+    const auto chosen = chosen_environment(own_environment(), config.environment);
+    std::vector<const char*> entries;
+    std::ranges::transform(chosen, std::back_inserter(entries), &std::string::c_str);
     children::SpawnRequest request;
     request.command = config.command;
-    request.environment = child_environment(own, preload_path(listeners), listeners, config.children);
+    request.environment = child_environment(entries, preload_path(listeners), listeners, config.children);
     request.inherited_fds = {agent.get()};
-    request.change_identity = identity->change;
-    request.uid = identity->uid;
-    request.gid = identity->gid;
-    request.supplementary = identity->supplementary;
+    request.surroundings = surroundings_of(config);
+    take_identity(request, *identity);
     return Start{std::move(agent), std::move(request)};
 }
 
@@ -172,6 +176,20 @@ void follow_parent(Supervisor& supervisor, std::span<const Listener> listeners, 
     }
 }
 
+void announce(const Config& config, std::span<const Listener> listeners) {
+    if (const std::string warning = check_signalling(config, geteuid()); !warning.empty()) {
+        log(LogLevel::warning, "{}", warning);
+    }
+    for (const Listener& listener : listeners) {
+        log(LogLevel::notice, "listening on {} (backlog {}){}", listener.name, listener.backlog_granted,
+            listener.created ? "" : ", inherited");
+    }
+    if (const auto names = set_in_vain(own_environment()); !names.empty()) {
+        log(LogLevel::notice, "without effect here: {} (docs/moving-from-lsphp.md says why)",
+            fmt::join(names, " "));
+    }
+}
+
 int serve(const Config& config, const Environment& environment) {
     keep_off_a_socket_on_stdout();
     const char* const listen_pid = std::getenv("LISTEN_PID");
@@ -181,6 +199,9 @@ int serve(const Config& config, const Environment& environment) {
         is_for_lsphp(config, environment)) {
         return complain(become_lone_lsphp(config, geteuid()));
     }
+    // A reader of the log that has gone, or a rotation of logs at this very moment, ends nothing.
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGUSR1, SIG_IGN);
     if (const auto objections = check_all(config, geteuid()); !objections.empty()) {
         for (const Error& error : objections) {
             complain(error);
@@ -202,29 +223,33 @@ int serve(const Config& config, const Environment& environment) {
     for (const std::string& warning : opened->warnings) {
         log(LogLevel::warning, "{}", warning);
     }
-    start->request.open_files = raise_open_files(config);
+    const rlimit before = raise_open_files(config);
+    if (!config.rlimit_nofile) {
+        start->request.surroundings.open_files = before;
+    }
     // Children of the zygote become ours when the process between ends (prctl(2)).
     prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
     auto scoreboard = children::ScoreboardMap::create(config.children);
     if (!scoreboard) {
         return complain({fmt::format("can't make the scoreboard: {}", std::strerror(scoreboard.error()))});
     }
-    for (const Listener& listener : opened->listeners) {
-        log(LogLevel::notice, "listening on {} (backlog {}){}", listener.name, listener.backlog_granted,
-            listener.created ? "" : ", inherited");
-    }
-    if (const auto names = set_in_vain(own_environment()); !names.empty()) {
-        log(LogLevel::notice, "without effect here: {} (docs/moving-from-lsphp.md says why)",
-            fmt::join(names, " "));
-    }
+    announce(config, opened->listeners);
     Supervisor supervisor{config, opened->listeners, std::move(*scoreboard), std::move(start->request),
                           room_within_limit(config)};
     follow_parent(supervisor, opened->listeners, from_systemd, environment);
-    return supervisor.run();
+    show_title("supervisor", config.title);
+    const int status = supervisor.run();
+    if (status != 0 && config.log != "stderr") {
+        fmt::print(stderr, "cede: error: it could not start; see the log ({}), which says why\n", config.log);
+    }
+    return status;
 }
 
 int check(const Config& config) {
-    const auto objections = check_all(config, geteuid());
+    auto objections = check_all(config, geteuid());
+    if (auto log = check_log(config); !log) {
+        objections.push_back(std::move(log.error()));
+    }
     for (const Error& error : objections) {
         complain(error);
     }
@@ -253,6 +278,9 @@ int dispatch(std::span<const char* const> arguments, const StartedAs& started_as
         case Mode::check:
             return check(invocation->config);
         case Mode::run:
+            if (auto opened = open_log(invocation->config); !opened) {
+                return complain(opened.error());
+            }
             return serve(invocation->config, environment);
     }
     return Error::failure;
@@ -305,9 +333,10 @@ int start(std::span<char* const> arguments) {
 
 int main(int argc, char** argv) {
     try {
+        cede::pm::keep_title_room({argv, static_cast<std::size_t>(argc)});
         return cede::pm::start({argv, static_cast<std::size_t>(argc)});
     } catch (const std::exception& error) {
-        fmt::print(stderr, "cede: error: {}\n", error.what());
+        cede::pm::log_last_words(error.what());
         return cede::pm::Error::failure;
     }
 }

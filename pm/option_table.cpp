@@ -12,8 +12,10 @@
 #include <fmt/format.h>
 
 #include "pm/address.h"
+#include "pm/child_environment.h"
 #include "pm/config_value.h"
 #include "pm/limits.h"
+#include "pm/surroundings.h"
 
 namespace cede::pm {
 namespace {
@@ -51,6 +53,23 @@ Assigned add_listen(Config& config, const std::string& value) {
     return {};
 }
 
+Assigned store_count(std::optional<unsigned>& target, const std::string& value) {
+    return store(target, parse_number(value, 0, limits::most_children));
+}
+
+Assigned store_time(std::optional<std::chrono::steady_clock::duration>& target, const std::string& value) {
+    return store(target, parse_time(value, milliseconds{100}));
+}
+
+Assigned add_variable(Config& config, const std::string& value) {
+    auto variable = parse_variable(value);
+    if (!variable) {
+        return std::unexpected(variable.error());
+    }
+    config.environment.set.insert_or_assign(std::move(variable->first), std::move(variable->second));
+    return {};
+}
+
 constexpr auto store_text = [](std::string& target, const std::string& value) -> Assigned {
     target = value;
     return {};
@@ -70,11 +89,30 @@ constexpr std::array table{
     Option{"backlog", "N", "how many connections may wait in the kernel's queue (511)", store_backlog},
     Option{"protocol", "auto|fastcgi|lsapi", "what the children speak (auto: php-cgi FastCGI, lsphp LSAPI)",
            [](Config& c, const std::string& v) { return store(c.protocol, parse_protocol(v)); }},
+    Option{"pm", "static|dynamic|ondemand",
+           "when children are started: always as many as --children (static); some spare ones are kept; only "
+           "for what waits",
+           [](Config& c, const std::string& v) { return store(c.pool_mode, parse_pool_mode(v)); }},
     Option{"children", "N",
-           "how many children (from the environment: PHP_LSAPI_CHILDREN, LSAPI_CHILDREN or "
+           "how many children, at the most if there is --pm; also --max-children (from the environment: "
+           "PHP_LSAPI_CHILDREN, LSAPI_CHILDREN or "
            "PHP_FCGI_CHILDREN; else 5)",
            [](Config& c, const std::string& v) {
                return store(c.children, parse_number(v, 1, limits::most_children));
+           }},
+    Option{"start-servers", "N", "dynamic: how many at the start (between the spare ones allowed)",
+           [](Config& c, const std::string& v) { return store_count(c.start_servers, v); }},
+    Option{"min-spare", "N", "dynamic: how many at the least are kept for what may come (1)",
+           [](Config& c, const std::string& v) { return store_count(c.min_spare, v); }},
+    Option{"max-spare", "N", "dynamic: how many more than were needed lately are kept (a quarter)",
+           [](Config& c, const std::string& v) { return store_count(c.max_spare, v); }},
+    Option{"idle-timeout", "TIME", "dynamic, ondemand: how long what was needed is remembered (10s)",
+           [](Config& c, const std::string& v) {
+               return store(c.idle_timeout, parse_time(v, milliseconds{100}));
+           }},
+    Option{"max-spawn-rate", "N", "dynamic, ondemand: how many are started in a second at the most (32)",
+           [](Config& c, const std::string& v) {
+               return store(c.max_spawn_rate, parse_number(v, 1, limits::most_children));
            }},
     Option{"user", "USER", "whom the children run as; needed when cede is started by root",
            [](Config& c, const std::string& v) { return store_text(c.user, v); }},
@@ -82,6 +120,27 @@ constexpr std::array table{
            [](Config& c, const std::string& v) { return store_text(c.group, v); }},
     Option{"allow-root", "", "let the children run as root",
            [](Config& c, const std::string& v) { return store(c.allow_root, parse_yes_or_no(v)); }},
+    Option{"chroot", "DIR",
+           "the children's root directory, in which the command is looked up; needs /proc there",
+           [](Config& c, const std::string& v) { return store(c.chroot, parse_directory(v)); }},
+    Option{"chdir", "DIR", "their working directory, inside --chroot (that of cede, or / with --chroot)",
+           [](Config& c, const std::string& v) { return store(c.chdir, parse_directory(v)); }},
+    Option{"umask", "OCTAL", "their file mode creation mask (that of cede)",
+           [](Config& c, const std::string& v) { return store(c.umask, parse_umask(v)); }},
+    Option{"nice", "N", "their priority, from -20 (before all others) to 19 (that of cede)",
+           [](Config& c, const std::string& v) { return store(c.nice, parse_nice(v)); }},
+    Option{"rlimit-nofile", "N", "how many files each of them may have open (as cede was started)",
+           [](Config& c, const std::string& v) { return store(c.rlimit_nofile, parse_descriptor_limit(v)); }},
+    Option{"rlimit-core", "BYTES|unlimited", "how large a core file of theirs may be (as cede was started)",
+           [](Config& c, const std::string& v) { return store(c.rlimit_core, parse_core_limit(v)); }},
+    Option{"env", "NAME=VALUE",
+           "a variable in their environment, '$OTHER' as the value: what cede's own OTHER has; may be given "
+           "several times",
+           add_variable, true},
+    Option{"clear-env", "", "their environment has nothing but what --env says",
+           [](Config& c, const std::string& v) { return store(c.environment.clear, parse_yes_or_no(v)); }},
+    Option{"title", "TEXT", "shown by ps behind the supervisor's name, as in 'cede: supervisor [TEXT]'",
+           [](Config& c, const std::string& v) { return store(c.title, parse_title(v)); }},
     Option{"give-up", "park|close",
            "what happens to an idle connection whose child is needed elsewhere: kept open by cede, or closed "
            "(park)",
@@ -100,11 +159,29 @@ constexpr std::array table{
            [](Config& c, const std::string& v) {
                return store(c.max_requests, parse_number(v, 0, std::numeric_limits<unsigned>::max()));
            }},
+    Option{"max-age", "TIME", "how long a child serves before another takes its place (no limit)",
+           [](Config& c, const std::string& v) { return store_time(c.recycling.max_age, v); }},
+    Option{"max-rss", "SIZE", "how much memory (64M, 1G) a child may have before another takes its place",
+           [](Config& c, const std::string& v) { return store(c.recycling.max_rss, parse_size(v)); }},
+    Option{"max-idle", "TIME", "how long a child may be without a request before it ends (no limit)",
+           [](Config& c, const std::string& v) { return store_time(c.recycling.max_idle, v); }},
+    Option{"recycle-jitter", "P%",
+           "how much of --max-requests and --max-age is taken off by chance, so that children do not end "
+           "together (10%)",
+           [](Config& c, const std::string& v) -> Assigned {
+               const std::string_view digits = std::string_view{v}.substr(0, v.size() - v.ends_with('%'));
+               return store(c.recycling.jitter_percent, parse_number(digits, 0, 50));
+           }},
     Option{"request-timeout", "TIME",
            "how long a request may run before its child is ended, 0: no limit (from the environment: "
            "LSAPI_MAX_PROCESS_TIME in seconds; else 0)",
            [](Config& c, const std::string& v) {
                return store(c.request_timeout, parse_time(v, milliseconds{0}));
+           }},
+    Option{"request-timeout-track-finished", "",
+           "--request-timeout also for a script that goes on behind its answer (fastcgi_finish_request())",
+           [](Config& c, const std::string& v) {
+               return store(c.request_timeout_track_finished, parse_yes_or_no(v));
            }},
     Option{"stop-timeout", "TIME", "how long a graceful stop waits for running requests (30s)",
            [](Config& c, const std::string& v) {
@@ -116,9 +193,17 @@ constexpr std::array table{
            }},
     Option{"log-level", "LEVEL", "error, warning, notice, info or debug (notice)",
            [](Config& c, const std::string& v) { return store(c.log_level, parse_log_level(v)); }},
+    Option{"log", "stderr|syslog|PATH",
+           "where the log goes; a file is opened anew at SIGUSR1, and when it was moved away (stderr)",
+           [](Config& c, const std::string& v) { return store(c.log, parse_log_target(v)); }},
+    Option{"log-format", "text|json", "lines of text, or a JSON object on each line (text)",
+           [](Config& c, const std::string& v) { return store(c.log_format, parse_log_format(v)); }},
     Option{"agent", "PATH", "libcede-agent.so (beside cede, or in the library directory)",
            [](Config& c, const std::string& v) { return store_text(c.agent, v); }},
 };
+
+// php-fpm's names.
+constexpr std::array other_names{Alias{"max-children", "children"}};
 
 }  // namespace
 
@@ -126,7 +211,13 @@ std::span<const Option> options() noexcept {
     return table;
 }
 
+std::span<const Alias> aliases() noexcept {
+    return other_names;
+}
+
 const Option* find_option(std::string_view name) noexcept {
+    const auto other = std::ranges::find(other_names, name, &Alias::name);
+    name = other == other_names.end() ? name : other->option;
     const auto found = std::ranges::find(table, name, &Option::name);
     return found == table.end() ? nullptr : &*found;
 }

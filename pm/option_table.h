@@ -25,6 +25,14 @@ struct Option {
 // In the order of --help. `config` and `command` are not here: they are no settings.
 std::span<const Option> options() noexcept;
 
+// Another name for the same setting.
+struct Alias {
+    std::string_view name;
+    std::string_view option;
+};
+std::span<const Alias> aliases() noexcept;
+
+// By either name.
 const Option* find_option(std::string_view name) noexcept;
 
 // What --help prints, with a final line feed.

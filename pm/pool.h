@@ -25,10 +25,11 @@ class Pool {
     struct Child {
         Phase phase = Phase::vacant;
         bool ready = false;      // has asked for its first connection
-        bool leaving = false;    // was told to end
+        bool leaving = false;    // was told to end, by itself or with all others
         bool abandoned = false;  // ordered from a zygote that has died since
         std::uint16_t age = 0;
         std::uint32_t generation = 0;
+        unsigned chance = 0;  // 0 to 99: how much earlier than others it is recycled
         pid_t pid = 0;
         children::UniqueFd channel;
         Clock::time_point ordered_at{};

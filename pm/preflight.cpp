@@ -1,22 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pm/preflight.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <fcntl.h>
+#include <iterator>
+#include <linux/capability.h>
 #include <map>
 #include <string_view>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <system_error>
 #include <unistd.h>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "children/spawn.h"
 #include "children/unique_fd.h"
 #include "pm/address.h"
 #include "pm/elf.h"
 #include "pm/identity.h"
+#include "pm/surroundings.h"
 #include "pm/unix_socket.h"
 #include "pm/words.h"
 
@@ -148,7 +154,74 @@ Done check_lsphp_user(const Config& config, uid_t euid) {
     return {};
 }
 
+// For the place where children are executed, which may be in another root directory.
+std::string look_around(const Config& config) {
+    std::string objections;
+    const std::string& root = config.chroot;
+    if (!root.empty() && ::access("/proc/self/fd", X_OK) != 0) {
+        objections = fmt::format(
+            "{}: there is no /proc in {}, by which the loader reaches cede's agent; mount it before the "
+            "start: "
+            "mount --bind /proc {}/proc (systemd: BindPaths=/proc:{}/proc)\n",
+            where(config, "chroot"), quoted(root), root, root);
+    }
+    if (!config.command.empty()) {
+        const std::string place =
+            where(config, "command") + (root.empty() ? "" : fmt::format(" inside {}", quoted(root)));
+        if (auto checked = check_command(config.command.front(), place); !checked) {
+            objections += checked.error().message + '\n';
+        }
+    }
+    return objections;
+}
+
+bool has_capability(unsigned number) {
+    __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+    __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3]{};
+    // Whoever can not ask does not miss it for certain.
+    return ::syscall(SYS_capget, &header, sets) != 0 ||
+           (sets[CAP_TO_INDEX(number)].effective & CAP_TO_MASK(number)) != 0;
+}
+
 }  // namespace
+
+std::vector<Error> check_start(const Config& config, uid_t euid) {
+    if (!config.chroot.empty() && euid != 0) {
+        return {
+            Error{fmt::format("{}: only root can change the root directory; start cede as root, or leave the "
+                              "option out",
+                              where(config, "chroot")),
+                  Error::failure}};
+    }
+    children::SpawnRequest request;
+    request.surroundings = surroundings_of(config);
+    // Nobody else can try it out.
+    if (const auto identity = resolve_identity(config, euid); identity && euid == ::geteuid()) {
+        take_identity(request, *identity);
+    }
+    const auto seen = children::rehearse(request, [&config] { return look_around(config); });
+    if (!seen) {
+        return {Error{explain(seen.error(), config), Error::failure}};
+    }
+    std::vector<Error> errors;
+    for (std::string_view rest = *seen; !rest.empty(); rest.remove_prefix(rest.find('\n') + 1)) {
+        errors.push_back(Error{std::string{rest.substr(0, rest.find('\n'))}, Error::failure});
+    }
+    return errors;
+}
+
+std::string check_signalling(const Config& config, uid_t euid) {
+    const auto identity = resolve_identity(config, euid);
+    if (!identity || !identity->change || identity->uid == euid || has_capability(CAP_KILL)) {
+        return {};
+    }
+    return fmt::format(
+        "cede lacks the capability CAP_KILL, so it can not signal children of {}: neither a request timeout "
+        "nor "
+        "a stop can end a script that runs; give it CAP_KILL (systemd: CapabilityBoundingSet=, containers: "
+        "--cap-add), or start cede as {}",
+        identity->name, identity->name);
+}
 
 Done check_command(const std::string& path, std::string_view place) {
     auto checked = check_file(path);
@@ -201,9 +274,7 @@ std::vector<Error> check_all(const Config& config, uid_t euid) {
     note(check_listen(config));
     note(check_identity(config, euid));
     note(check_lsphp_user(config, euid));
-    if (!config.command.empty()) {
-        note(check_command(config.command.front(), where(config, "command")));
-    }
+    std::ranges::move(check_start(config, euid), std::back_inserter(errors));
     return errors;
 }
 

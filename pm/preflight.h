@@ -26,8 +26,16 @@ std::expected<void, Error> check_identity(const Config& config, uid_t euid);
 // at the path now is nothing, or a socket; --listen-owner and --listen-group exist. Opens no socket.
 std::expected<void, Error> check_listen(const Config& config);
 
-// All of the above, and that children which are known to be lsphp are not root; every error, not only the
-// first. Empty: no objection.
+// The children's surroundings and identity, tried out in a process of its own, and what children need there:
+// the command, in the root and directory that it is looked up in, and with --chroot a /proc. Only for a
+// process with one thread.
+std::vector<Error> check_start(const Config& config, uid_t euid);
+
+// Whether we may signal the children: a sentence for a warning if not.
+std::string check_signalling(const Config& config, uid_t euid);
+
+// All of the above but the last, and that children which are known to be lsphp are not root; every error, not
+// only the first. Empty: no objection.
 std::vector<Error> check_all(const Config& config, uid_t euid);
 
 }  // namespace cede::pm

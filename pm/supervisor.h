@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <random>
 #include <string>
 #include <string_view>
 #include <sys/types.h>
@@ -25,6 +26,7 @@
 #include "pm/pool.h"
 #include "pm/refusals.h"
 #include "pm/respawn.h"
+#include "pm/sizing.h"
 #include "pm/zygote_host.h"
 
 namespace cede::pm {
@@ -58,8 +60,14 @@ class Supervisor {
     void fail_start(const std::string& explanation);
     void on_zygote_ready();
     void on_forked(const children::ZygoteReport& report);
-    void fill_vacancies();
+    [[nodiscard]] Headcount count_heads();
+    void resize();
+    void enter_service();
     [[nodiscard]] bool order_child(std::uint32_t slot);
+    void retire(std::uint32_t slot, std::string_view why);
+    void retire_spare(unsigned count);
+    void recycle(Clock::time_point now);
+    void end_slow_starts(Clock::time_point now);
     void on_child_readable(const Poller::Event& event);
     void on_child_ready(std::uint32_t slot);
     void on_refused(std::uint32_t slot, const children::ChildReport& report);
@@ -91,6 +99,9 @@ class Supervisor {
     ZygoteHost zygote_;
     Respawn zygote_respawn_;
     Respawn child_respawn_;
+    Sizing sizing_;
+    Clock::time_point recycle_due_{};
+    std::minstd_rand random_{std::random_device{}()};
     Refusals refusals_;
     Overtime overtime_;
     struct EarlyExit {

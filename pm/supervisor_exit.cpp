@@ -62,7 +62,7 @@ void Supervisor::reap() {
             log(LogLevel::debug, "pid={}, left behind by a script, has ended", pid);
         }
     }
-    fill_vacancies();
+    resize();
     dispatcher_.settle();
     finish_if_empty();
 }
@@ -129,7 +129,7 @@ void Supervisor::on_channel_end(std::uint32_t slot) {
     if (child.phase == Pool::Phase::ordered && child.abandoned) {
         scoreboard_.reset(slot, ChildState::empty);
         pool_.vacate(slot);
-        fill_vacancies();
+        resize();
         finish_if_empty();
     }
 }
@@ -154,7 +154,7 @@ void Supervisor::on_child_exit(std::uint32_t slot, int status) {
     // SIGKILL comes from outside, an administrator or the kernel short of memory: no failed start of ours.
     const bool killed = child.ready && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
     child_respawn_.ended(now, child.ready ? now - child.ready_at : Clock::duration::zero(),
-                         requests > 0 || killed);
+                         requests > 0 || killed || child.leaving);
     drop_channel(slot);
     scoreboard_.reset(slot, ChildState::empty);
     pool_.vacate(slot);
@@ -169,8 +169,10 @@ void Supervisor::end_overlong(Clock::time_point now) {
     for (std::uint32_t slot = 0; slot < pool_.size(); ++slot) {
         const Pool::Child& child = pool_.at(slot);
         const children::Slot& books = scoreboard_.slot(slot);
-        views.push_back({child.pid, child.phase == Pool::Phase::alive && books.state == ChildState::busy,
-                         books.requests.load()});
+        const ChildState state = books.state.load();
+        const bool runs = state == ChildState::busy ||
+                          (state == ChildState::finishing && config_.request_timeout_track_finished);
+        views.push_back({child.pid, child.phase == Pool::Phase::alive && runs, books.requests.load()});
     }
     for (const Overtime::Ending ending : overtime_.check(views, now)) {
         const bool forced = ending.how == Overtime::How::force;
@@ -284,6 +286,7 @@ void Supervisor::finish(int exit_status) {
         listener.remove_socket_file();
         listener.restore_flags();
     }
+    settle_log();
     log(LogLevel::notice, "stopped");
     loop_.stop();
 }

@@ -14,6 +14,7 @@
 
 #include "children/fd_passing.h"
 #include "pm/log.h"
+#include "pm/surroundings.h"
 
 namespace cede::pm {
 
@@ -63,8 +64,7 @@ bool ZygoteHost::start(Clock::time_point now, std::string& explanation) {
     const auto pid = children::spawn(request_);
     if (!pid) {
         channel_.reset();
-        explanation = fmt::format("can't {}: {}", children::describe(pid.error().step),
-                                  std::strerror(pid.error().error));
+        explanation = explain(pid.error());
         return false;
     }
     if (!poller_.add(channel_.get(), EPOLLIN, {Poller::Kind::zygote, 0, 0})) {
@@ -209,8 +209,9 @@ void ZygoteHost::dismiss() noexcept {
 }
 
 void ZygoteHost::kill() noexcept {
-    if (pid_ > 0) {
-        ::kill(pid_, SIGKILL);
+    // Without CAP_KILL another user's process ends by what it hears only.
+    if (pid_ > 0 && ::kill(pid_, SIGKILL) != 0 && errno == EPERM) {
+        dismiss();
     }
 }
 

@@ -147,6 +147,7 @@ bool ours(int fd) noexcept {
 void note_written(const void* from, ssize_t written) noexcept {
     if (written > 0 && agent.connection.wrote(from, static_cast<size_t>(written))) {
         count(agent.slot->requests);
+        publish(children::ChildState::finishing);
     }
 }
 

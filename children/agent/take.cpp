@@ -71,6 +71,11 @@ struct Taken {
     unsigned from = no_source;
 };
 
+bool listen_queue_is_for_the_next_one() noexcept {
+    return mode() == RunMode::drain &&
+           agent.control->listeners_inherited.load(std::memory_order_relaxed) != 0;
+}
+
 // Listen queue and handoff queue in turn: whoever always looks into one first starves the other. A listen
 // queue that was empty is passed over for a few turns, as long as the other one has something.
 Taken take_any(sockaddr* address, socklen_t* length) noexcept {
@@ -78,6 +83,9 @@ Taken take_any(sockaddr* address, socklen_t* length) noexcept {
     agent.listen_passes -= agent.listen_passes > 0 ? 1U : 0U;
     for (const bool first : {true, false}) {
         const unsigned from = first == listen_first ? listen_queue : handoff_queue;
+        if (from == listen_queue && listen_queue_is_for_the_next_one()) {
+            continue;
+        }
         const int fd = from == handoff_queue ? take_handed(address, length) : accept_any(address, length);
         if (fd >= 0) {
             agent.prefer_handoff = from == listen_queue;
@@ -138,7 +146,7 @@ int take_connection(sockaddr* address, socklen_t* length) noexcept {
     bool many = false;
     for (bool look_first = waiting() != Waiting::nobody;; look_first = true) {
         const RunMode now = mode();
-        if (now == RunMode::stop || agent.orphaned || agent.exhausted || quota_used_up()) {
+        if (now == RunMode::stop || agent.orphaned || agent.exhausted || retiring()) {
             return leave();
         }
         if (look_first || now == RunMode::drain) {
@@ -173,9 +181,10 @@ int take_connection(sockaddr* address, socklen_t* length) noexcept {
     }
 }
 
-bool quota_used_up() noexcept {
-    const std::uint64_t quota = agent.control->max_requests.load(std::memory_order_relaxed);
-    return quota != 0 && agent.slot->requests.load(std::memory_order_relaxed) >= quota;
+bool retiring() noexcept {
+    const std::uint64_t quota = agent.slot->quota.load(std::memory_order_relaxed);
+    return agent.slot->retire.load(std::memory_order_relaxed) != 0 ||
+           (quota != 0 && agent.slot->requests.load(std::memory_order_relaxed) >= quota);
 }
 
 int leave() noexcept {

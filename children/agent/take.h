@@ -10,8 +10,8 @@ namespace cede::agent {
 // its own flags and comes back), EINVAL (PHP is to end).
 int take_connection(sockaddr* address, socklen_t* length) noexcept;
 
-// This child has served as many requests as one may.
-[[nodiscard]] bool quota_used_up() noexcept;
+// This child is to end as soon as it has no request: it has served as many as one may, or was told so.
+[[nodiscard]] bool retiring() noexcept;
 
 // Publishes that this child will take nothing more. Returns -1 with EINVAL; in a stop at once it ends the
 // process.

@@ -200,7 +200,7 @@ Wake reasons_to_give_up(bool fresh, bool& decided) noexcept {
         case RunMode::serve:
             break;
     }
-    if (!fresh && quota_used_up()) {
+    if (retiring()) {
         (void)move_from_idle(ChildState::giving_up);
         if (park()) {
             count(agent.slot->parked);

@@ -131,8 +131,11 @@ TEST_CASE("under pressure a new connection that sends nothing is parked at once,
     UniqueFd quiet = stage.connect();
     const UniqueFd parked = stage.hear_parked();
     CHECK(silent(quiet.get()));
+    REQUIRE(stage.stop(stage.child));
     const UniqueFd asking = stage.connect();
-    CHECK(ask(asking.get(), command("hello")) == "hello");
+    REQUIRE(send_text(asking.get(), command("hello")));
+    ::kill(stage.child, SIGCONT);
+    CHECK(read_answer(asking.get()).text == "hello");
 }
 
 TEST_CASE("above the limit of kept connections a child closes behind its answer") {

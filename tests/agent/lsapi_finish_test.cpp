@@ -34,19 +34,19 @@ struct FinishStage : Stage {
 
 }  // namespace
 
-TEST_CASE("lsapi: a child is busy until its script ends, although the answer has ended before") {
+TEST_CASE("lsapi: a child is finishing until its script ends, although the answer has ended before") {
     FinishStage stage;
     Client client = stage.finished_client();
     CHECK(client.told_to_close());
     const UniqueFd seen_off = stage.hear_seen_off();
     CHECK(soon([&] { return stage.slot(0).requests == 2; }));
-    CHECK(stage.slot(0).state == ChildState::busy);
+    CHECK(stage.becomes(0, ChildState::finishing));
     CHECK_FALSE(stage.tell_to_give_up(0));
     CHECK(client.silent());
     const UniqueFd waiting = stage.connect();
     stage.ring(0);
     CHECK(stage.waiting_in_listen_queue() == 1);
-    CHECK(stage.slot(0).state == ChildState::busy);
+    CHECK(stage.becomes(0, ChildState::finishing));
     stage.open_gate();
     CHECK(stage.becomes(0, ChildState::idle));
     CHECK(stage.slot(0).accepted == 2);
@@ -64,7 +64,7 @@ TEST_CASE("lsapi: a request that crosses the early end is answered by another ch
     const Answer answer = client.read_answer();
     CHECK(answer.told_to_close);
     CHECK(answer.text.starts_with(std::to_string(other)));
-    CHECK(stage.slot(0).state == ChildState::busy);
+    CHECK(stage.becomes(0, ChildState::finishing));
     stage.open_gate();
     CHECK(stage.becomes(0, ChildState::free));
 }
@@ -95,7 +95,7 @@ TEST_CASE("lsapi: an early end closes by itself where the supervisor takes no co
         CHECK(client.read_answer().text == "hello");
         CHECK(client.told_to_close());
         CHECK(client.ends());
-        CHECK(stage.slot(0).state == ChildState::busy);
+        CHECK(stage.becomes(0, ChildState::finishing));
         stage.open_gate();
         CHECK(stage.becomes(0, ChildState::free));
     }
@@ -112,7 +112,7 @@ TEST_CASE("lsapi: a connection whose request was not read to its end is never ha
         CHECK(client.told_to_close());
         CHECK(client.ends());
         CHECK_FALSE(stage.has_parked());
-        CHECK(stage.slot(0).state == ChildState::busy);
+        CHECK(stage.becomes(0, ChildState::finishing));
         stage.open_gate();
         CHECK(stage.becomes(0, ChildState::free));
         CHECK(stage.slot(0).refused == 0);
@@ -139,7 +139,7 @@ TEST_CASE("lsapi: a child that is to end waits for a script that goes on") {
         const UniqueFd seen_off = stage.hear_seen_off();
         stage.control().mode = mode;
         stage.ring(0);
-        CHECK(stage.slot(0).state == ChildState::busy);
+        CHECK(stage.becomes(0, ChildState::finishing));
         stage.open_gate();
         CHECK(stage.exit_of(stage.child) == 0);
     }

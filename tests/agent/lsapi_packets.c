@@ -158,21 +158,19 @@ bool take_head(struct request* request) {
 
 void take_body(struct request* request) {
     static unsigned char block[body_block];
-    while (body_left > 0) {
-        size_t size = body_left < sizeof block ? body_left : sizeof block;
-        if (have > used) {
-            size = size < have - used ? size : have - used;
-            append(&request->body, buffer + used, size);
-            used += size;
-        } else {
-            const ssize_t got = receive(block, size);
-            if (got <= 0) {
-                break;
-            }
-            size = (size_t)got;
-            append(&request->body, block, size);
+    bool more = true;
+    while (body_left > 0 && more) {
+        const size_t size = body_left < sizeof block ? body_left : sizeof block;
+        size_t filled = size < have - used ? size : have - used;
+        memcpy(block, buffer + used, filled);
+        used += filled;
+        while (filled < size && more) {
+            const ssize_t got = receive(block + filled, size - filled);
+            more = got > 0;
+            filled += more ? (size_t)got : 0;
         }
-        body_left -= size;
+        append(&request->body, block, filled);
+        body_left -= filled;
     }
     request->body_ended = body_left == 0;
     body_left = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // LSAPI: how children end: at once, in order, because the supervisor is no more, or because they have served
 // enough.
+#include <csignal>
 #include <functional>
 
 #include <doctest/doctest.h>
@@ -207,7 +208,7 @@ TEST_CASE("lsapi: the port is free when the last orphan has ended") {
 
 TEST_CASE("lsapi: a child that has served its number of requests parks its connection and ends") {
     EndStage stage;
-    stage.control().max_requests = 3;
+    stage.slot(0).quota = 3;
     Client client = stage.client();
     for (int i = 1; i <= 3; ++i) {
         CHECK(client.ask(command("serial")) == std::to_string(i));
@@ -226,7 +227,7 @@ TEST_CASE("lsapi: a child that has served its number of requests parks its conne
 
 TEST_CASE("lsapi: a quota holds over all connections of a child, and the next waits for another child") {
     EndStage stage;
-    stage.control().max_requests = 3;
+    stage.slot(0).quota = 3;
     for (int i = 1; i <= 3; ++i) {
         Client client = stage.client();
         CHECK(client.ask(i == 3 ? command("finish") : command("serial")) ==
@@ -245,14 +246,19 @@ TEST_CASE("lsapi: a quota holds over all connections of a child, and the next wa
 
 TEST_CASE("lsapi: under pressure a quota is kept as well, and a refused request is not counted") {
     EndStage stage;
-    stage.control().max_requests = 2;
-    stage.control().waiting = Waiting::pressure;
+    stage.slot(0).quota = 2;
     Client garbled = stage.client();
     REQUIRE(garbled.send("no packet at all"));
     CHECK(garbled.ends());
+    REQUIRE(stage.becomes(0, ChildState::free));
+    stage.control().waiting = Waiting::pressure;
     for (int i = 1; i <= 2; ++i) {
+        // Asked before it is taken: a silent one would be parked at once.
+        REQUIRE(stage.stop(stage.child));
         Client client = stage.client();
-        CHECK(client.ask(command("serial")) == std::to_string(i));
+        REQUIRE(client.send(command("serial")));
+        ::kill(stage.child, SIGCONT);
+        CHECK(client.read_answer().text == std::to_string(i));
         stage.hear_parked().reset();
     }
     CHECK(stage.exit_of(stage.child) == 0);

@@ -135,7 +135,7 @@ TEST_CASE("a copy that goes on as the script did answers nobody and ends") {
     CHECK(soon([&] { return has_ended(copy); }));
     CHECK(silent(client.get()));
     CHECK(soon([&] { return stage.slot(0).requests == 1; }));
-    CHECK(stage.slot(0).state == ChildState::idle);
+    CHECK(stage.becomes(0, ChildState::idle));
     CHECK(ask(client.get(), command("hello")) == "hello");
 }
 

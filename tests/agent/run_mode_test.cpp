@@ -186,7 +186,7 @@ TEST_CASE("the port is free when the last orphan has ended") {
 
 TEST_CASE("a child that has served its number of requests parks its connection and ends") {
     Stage stage;
-    stage.control().max_requests = 3;
+    stage.slot(0).quota = 3;
     const UniqueFd client = stage.connect();
     for (int i = 1; i <= 3; ++i) {
         CHECK(ask(client.get(), command("serial")) == std::to_string(i));
@@ -202,7 +202,7 @@ TEST_CASE("a child that has served its number of requests parks its connection a
 
 TEST_CASE("a quota of requests holds over all connections of a child, and the next waits for another child") {
     Stage stage;
-    stage.control().max_requests = 3;
+    stage.slot(0).quota = 3;
     for (int i = 1; i <= 3; ++i) {
         const UniqueFd client = stage.connect();
         CHECK(ask(client.get(), command("serial", "", false)) == std::to_string(i));

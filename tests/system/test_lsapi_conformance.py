@@ -89,17 +89,12 @@ def test_the_title_shows_the_script_while_it_runs_and_nothing_afterwards(cede_an
         with server.connect() as connection:
             running = Background(server.ask, connection, "sleep.php", "ms=300")
             pid = eventually(lambda s=server, c=connection: s.holder(c), "a child runs it")
-            shown = eventually(lambda p=pid: _title(p) if ":" in _title(p) else None, "it has a title")
+            shown = eventually(lambda p=pid: procfs.title(p) if ":" in procfs.title(p) else None, "it has a title")
             titles.append(shown)
             running.result()
-            eventually(lambda p=pid: ":" not in _title(p), "the title is gone")
+            eventually(lambda p=pid: ":" not in procfs.title(p), "the title is gone")
     name = os.path.basename(lsphp.binary)
     assert titles[0] == titles[1] == f"{name}:{cede_and_lsphp[0].script('sleep.php')[-45:]}"
-
-
-def _title(pid):
-    with open(f"/proc/{pid}/cmdline") as file:
-        return file.read().split("\0")[0]
 
 
 @kinds.lsphp

@@ -3,6 +3,7 @@
 workers, litespeed_finish_request(), and children that end at their quota."""
 import os
 import re
+import socket
 import time
 
 import pytest
@@ -114,6 +115,35 @@ def test_parked_connections_answer_requests_of_every_form(start, order):
             for announced in (size, lsapi.BODY_AS_IN_HEADER):
                 answer = pool.ask(connection, "echo.php", method="POST", body=body, order=order, body_length=announced)
                 assert answer.body == body
+
+
+@pytest.mark.parametrize("kind", ["tcp", "unix"])
+def test_a_peer_that_closes_its_sending_side_behind_a_request_is_answered(start, kind):
+    pool = start.cede(children=1, listen=[start.new_address(kind)])
+    for connection in kept_connections(pool, 4):  # three are parked, and one is with the child
+        connection.send(pool.request("hello.php"))
+        connection.socket.shutdown(socket.SHUT_WR)
+        assert connection.read_response().text == "hello\n"
+        assert connection.ends_without_more()
+
+
+def test_a_request_whose_client_left_while_it_waited_does_not_run(start, folder):
+    """On a Unix socket, where it can be known. OpenLiteSpeed asks for an end in this way, and closes."""
+    pool = start.cede(children=1, listen=[start.new_address("unix")])
+    ran = f"{folder}/ran"
+    parked = kept_connections(pool, 3)
+    running = Background(pool.get, "sleep.php", "ms=200")
+    eventually(lambda: _runs_something(pool), "the child is busy")
+    for number, connection in enumerate([*parked, pool.connect(), pool.connect()]):
+        connection.send(pool.request("record.php", f"file={ran}&id={number}") + lsapi.ABORT)
+        connection.close()
+    assert running.result().text == "slept 200\n"
+    assert pool.get("hello.php").text == "hello\n"
+    assert not os.path.exists(ran)
+
+
+def _runs_something(pool):
+    return any(":" in procfs.title(pid) for pid in pool.children)
 
 
 # --- litespeed_finish_request -----------------------------------------------------------------------

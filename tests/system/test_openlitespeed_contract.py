@@ -132,15 +132,7 @@ def test_a_killed_supervisor_leaves_no_child_behind(start, web):
 
 
 def _busy(app):
-    return [pid for pid in procfs.children(app.pid) if ":" in _title(pid)]
-
-
-def _title(pid):
-    try:
-        with open(f"/proc/{pid}/cmdline") as file:
-            return file.read().split("\0")[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return ""
+    return [pid for pid in procfs.children(app.pid) if ":" in procfs.title(pid)]
 
 
 def test_the_next_application_serves_what_waited_on_the_listener(start, web):
@@ -152,6 +144,43 @@ def test_the_next_application_serves_what_waited_on_the_listener(start, web):
         connection.send(app.request("hello.php"))
     web.execute(cede_as_path(start))
     assert [connection.read_response().text for connection in waiting] == ["hello\n"] * 5
+
+
+def test_a_graceful_change_of_applications_loses_nothing_and_runs_nothing_twice(start, web, folder):
+    """SIGQUIT to the one, then the next on the same listener, while four workers never pause."""
+    ran, stop, marks = f"{folder}/ran", [], []
+    first = web.execute(cede_as_path(start)).wait_until_ready()
+
+    def client(number):
+        with Worker(web.address, 5) as worker:
+            def ask(at):
+                mark = f"{number}-{at}"
+                marks.append(mark)
+                worker.submit(first.request("tick.php", f"file={ran}&id={mark}&ms=5"), lambda job: done(job, at, mark))
+
+            def done(job, at, mark):
+                assert job.failure is None and job.answer.text == mark
+                if not stop:
+                    ask(at + 4)
+
+            for at in range(4):
+                ask(at)
+            worker.run()
+            return worker.counted
+
+    clients = [Background(client, number) for number in range(4)]
+    eventually(lambda: len(marks) > 300, "they are at work")
+    first.process.send(signal.SIGQUIT)
+    assert first.process.wait(10) == 0
+    web.execute(cede_as_path(start)).wait_until_ready()
+    before = len(marks)
+    eventually(lambda: len(marks) > before + 300, "they are at work again")
+    stop.append(True)
+    for one in clients:
+        counted = one.result()
+        assert not counted["requests sent again, acknowledged"] and not counted["packets nobody asked for"]
+    with open(ran) as file:
+        assert sorted(file.read().split()) == sorted(marks)
 
 
 def test_two_instances_share_a_listener(start, web):
@@ -199,7 +228,7 @@ def test_the_death_of_its_parent_ends_it_unless_it_was_told_not_to_look(start, w
     kept = kept_connections(app, 12)
     running = Background(app.get, "sleep.php", "ms=500") if state == "busy" else None
     if running:
-        eventually(lambda: [one for one in procfs.children(pid) if ":" in _title(one)], "a request runs")
+        eventually(lambda: [one for one in procfs.children(pid) if ":" in procfs.title(one)], "a request runs")
     pids = [pid, *procfs.descendants(pid)]
     app.process.send(signal.SIGKILL)
     nothing_left(pids, 4)

@@ -9,10 +9,13 @@
 #include "pm/lsapi_environment.h"
 
 using cede::pm::child_environment;
+using cede::pm::chosen_environment;
+using cede::pm::EnvironmentOptions;
 using cede::pm::lone_environment;
 using cede::pm::lsapi_variables;
 using cede::pm::LsapiFate;
 using cede::pm::LsapiVariable;
+using cede::pm::parse_variable;
 
 namespace {
 
@@ -140,4 +143,76 @@ TEST_CASE("strange entries are passed on as they are") {
     CHECK(has(result, "NO_EQUALS_SIGN"));
     CHECK(has(result, "=hidden"));
     CHECK(has(result, "LD_PRELOAD=/lib/agent.so"));
+}
+
+TEST_CASE("variables are added to cede's own, or take the place of one") {
+    const std::vector<const char*> own{"PATH=/bin", "SECRET=x", "A=old"};
+    const EnvironmentOptions options{{{"A", "new"}, {"B", ""}, {"C", "a=b c"}}, false};
+    CHECK(chosen_environment(own, options) == Strings{"PATH=/bin", "SECRET=x", "A=new", "B=", "C=a=b c"});
+    CHECK(chosen_environment(own, {}) == Strings{"PATH=/bin", "SECRET=x", "A=old"});
+}
+
+TEST_CASE("a cleared environment has what was set, and what cede itself needs") {
+    const std::vector<const char*> own{"PATH=/bin", "SECRET=x", "LD_PRELOAD=/x.so"};
+    const Strings chosen = chosen_environment(own, {{{"A", "1"}}, true});
+    CHECK(chosen == Strings{"A=1"});
+    const Strings result = environment(pointers_to(chosen));
+    CHECK(has(result, "A=1"));
+    CHECK(has(result, "LD_PRELOAD=/lib/agent.so"));
+    CHECK(named(result, "CEDE_AGENT") == 1);
+    CHECK(named(result, "PATH") == 0);
+    CHECK(named(result, "SECRET") == 0);
+}
+
+TEST_CASE("a value with a dollar sign in front is that of cede's own variable, or empty") {
+    const std::vector<const char*> own{"PATH=/bin", "HOME=/root", "EMPTY="};
+    for (const bool clear : {false, true}) {
+        const Strings result = chosen_environment(own, {{{"PATH", "$PATH"},
+                                                         {"H", "$HOME"},
+                                                         {"NONE", "$MISSING"},
+                                                         {"E", "$EMPTY"},
+                                                         {"BARE", "$"},
+                                                         {"INSIDE", "a$HOME"}},
+                                                        clear});
+        for (const char* entry : {"PATH=/bin", "H=/root", "NONE=", "E=", "BARE=", "INSIDE=a$HOME"}) {
+            CAPTURE(entry);
+            CHECK(has(result, entry));
+        }
+        CHECK(named(result, "PATH") == 1);
+        CHECK(has(result, "HOME=/root") == !clear);
+    }
+}
+
+TEST_CASE("a variable is a name, an equals sign and any value") {
+    CHECK(parse_variable("A=1") == std::pair{std::string{"A"}, std::string{"1"}});
+    CHECK(parse_variable("_a9.b-c= x=y") == std::pair{std::string{"_a9.b-c"}, std::string{" x=y"}});
+    CHECK(parse_variable("EMPTY=")->second.empty());
+    CHECK(parse_variable("LSPHPRC=/etc/php.ini").has_value());
+    CHECK(parse_variable("LD_LIBRARY_PATH=/x").has_value());
+    CHECK(parse_variable("A").error().find("A=$A") != std::string::npos);
+    for (const char* bad : {"=1", "9A=1", "A B=1", " A=1", "\xc3\xa9=1", "A$=1", "-A=1"}) {
+        CAPTURE(bad);
+        const auto variable = parse_variable(bad);
+        REQUIRE_FALSE(variable.has_value());
+        CHECK(variable.error().find("name of a variable") != std::string::npos);
+    }
+}
+
+TEST_CASE("what controls cede or the children's programs can not be set, and the reason is said") {
+    struct Row {
+        const char* name;
+        const char* reason;
+    };
+    for (const Row& row :
+         {Row{"LD_PRELOAD", "agent"}, Row{"CEDE_AGENT", "CEDE_"}, Row{"CEDE_ANYTHING", "CEDE_"},
+          Row{"PHP_FCGI_CHILDREN", "--children"}, Row{"PHP_FCGI_MAX_REQUESTS", "--max-requests"},
+          Row{"QUERY_STRING", "php-cgi"}, Row{"NOTIFY_SOCKET", "service manager"},
+          Row{"LISTEN_FDS", "service manager"}, Row{"LSAPI_CHILDREN", "lsphp"},
+          Row{"LSAPI_MAX_IDLE", "lsphp"}, Row{"LSAPI_PADDING", "lsphp"}}) {
+        CAPTURE(row.name);
+        const auto variable = parse_variable(std::string{row.name} + "=1");
+        REQUIRE_FALSE(variable.has_value());
+        CHECK(variable.error().find(row.reason) != std::string::npos);
+        CHECK(variable.error().starts_with(row.name));
+    }
 }

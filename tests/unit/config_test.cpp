@@ -126,6 +126,24 @@ TEST_CASE("every option reaches its field, with a blank or an equals sign before
     }
 }
 
+TEST_CASE("the children's surroundings and variables are options like all others") {
+    const Config config = parsed(
+        {"--chroot",        "/srv/root", "--chdir=/www",  "--umask",   "027",   "--nice", "-5",
+         "--rlimit-nofile", "1024",      "--rlimit-core", "unlimited", "--env", "A=1 2",  "--env=B=$HOME",
+         "--env",           "A=x=y",     "--clear-env",   "--title",   "www",   "--",     "php"});
+    CHECK(config.chroot == "/srv/root");
+    CHECK(config.chdir == "/www");
+    CHECK(config.umask == 027U);
+    CHECK(config.nice == -5);
+    CHECK(config.rlimit_nofile == 1024U);
+    CHECK(config.rlimit_core.has_value());
+    // Of several with one name the last one counts.
+    CHECK(config.environment.set == decltype(config.environment.set){{"A", "x=y"}, {"B", "$HOME"}});
+    CHECK(config.environment.clear);
+    CHECK(config.title == "www");
+    CHECK(where(config, "nice") == "--nice");
+}
+
 TEST_CASE("a keep-alive limit is turned into children, percentages rounded down") {
     CHECK(KeepaliveLimit{75, true}.children(10) == 7);
     CHECK(KeepaliveLimit{75, true}.children(1) == 0);

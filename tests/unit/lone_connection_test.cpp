@@ -98,12 +98,35 @@ TEST_CASE("the connection is served by the command, with its arguments and an en
     CHECK(std::string{buffer} == "-n 1 .\n");
 }
 
+TEST_CASE("it runs where and with the variables that the options say") {
+    const TempDirectory directory;
+    Config config =
+        running(directory.write("lsphp", "#!/bin/sh\necho \"$A $B $(pwd) $(umask).\" >&0\n", 0755));
+    config.environment = {{{"A", "1"}, {"B", "$COPIED"}}, true};
+    config.umask = 027;
+    config.chdir = directory.path();
+    const Pair pair;
+    const std::string failure = in_child([&] {
+        ::dup2(pair.theirs.get(), 0);
+        ::setenv("COPIED", "2", 1);
+        set_log_level(LogLevel::error);
+        return become_lone_lsphp(config, 1000).message;
+    });
+    CHECK(failure.empty());
+    char buffer[4096] = {};
+    REQUIRE(::read(pair.ours.get(), buffer, sizeof buffer - 1) > 0);
+    CHECK(std::string{buffer} == "1 2 " + directory.path() + " 0027.\n");
+    config.chroot = "/";
+    CHECK(become_lone_lsphp(config, 1000).message.starts_with("--chroot: only root"));
+}
+
 TEST_CASE("before that, one line names the variable to set") {
     const TempDirectory directory;
     const Config config = running(directory.write("lsphp", "#!/bin/sh\n", 0755));
     const std::string log = directory.path("log");
     CHECK(in_child([&] {
               ::dup2(::open(log.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600), 2);
+              (void)open_log(config);  // stderr may be known from lines of other tests
               return become_lone_lsphp(config, 1000).message;
           }).empty());
     std::ifstream file{log};

@@ -18,10 +18,10 @@ using cede::tests::descriptors_of;
 using cede::tests::Ends;
 using cede::tests::send_text;
 using cede::tests::silent;
-using cede::tests::text_in;
 using cede::tests::socket_pair;
 using cede::tests::soon;
 using cede::tests::tcp_pair;
+using cede::tests::text_in;
 
 namespace {
 

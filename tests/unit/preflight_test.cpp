@@ -8,10 +8,12 @@
 #include <fstream>
 #include <iterator>
 #include <link.h>
+#include <linux/capability.h>
 #include <random>
 #include <string>
 #include <string_view>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 #include <vector>
 
@@ -194,6 +196,87 @@ TEST_CASE("the identity is judged as at a start") {
     config.user = "daemon";
     CHECK(check_identity(config, 0).has_value());
     CHECK_FALSE(check_identity(config, 4000000).has_value());
+}
+
+TEST_CASE("children's surroundings are tried out before the start") {
+    const TempDirectory directory;
+    const uid_t euid = ::geteuid();
+    const std::string good = directory.write("program", "#!/bin/sh\n", 0755);
+    const auto objections = [euid](const Config& config) {
+        std::string all;
+        for (const Error& error : check_start(config, euid)) {
+            CHECK(error.exit_status == Error::failure);
+            all += error.message + '\n';
+        }
+        return all;
+    };
+    Config config;
+    config.user = euid == 0 ? "daemon" : "";
+    config.command = {good};
+    CHECK(objections(config).empty());
+    config.umask = 077;
+    config.nice = 5;
+    config.rlimit_nofile = 256;
+    config.rlimit_core = 0;
+    config.chdir = directory.path();
+    CHECK(objections(config).empty());
+
+    // A relative path counts from the directory in which children start.
+    config.command = {"./program"};
+    CHECK(objections(config).empty());
+    config.chdir = "/usr";
+    CHECK(objections(config).starts_with("--command './program': "));
+    config.chdir = directory.path("missing");
+    CHECK(objections(config).starts_with("--chdir: can't change the directory: No such file"));
+}
+
+TEST_CASE("another root directory has to have the command and a /proc, and needs root") {
+    const TempDirectory directory;
+    Config config;
+    config.user = "daemon";
+    config.command = {directory.write("program", "#!/bin/sh\n", 0755)};
+    config.chroot = directory.path();
+    const auto refused = check_start(config, 1000);
+    REQUIRE(refused.size() == 1);
+    CHECK(refused[0].message.starts_with("--chroot: only root"));
+    if (::geteuid() != 0) {
+        MESSAGE("only root can change the root directory");
+        return;
+    }
+    const auto errors = check_start(config, 0);
+    REQUIRE(errors.size() == 2);
+    CHECK(errors[0].message.find("mount --bind /proc " + directory.path() + "/proc") != std::string::npos);
+    CHECK(errors[1].message.starts_with("--command inside '" + directory.path() + "' '"));
+    config.chroot = "/";
+    CHECK(check_start(config, 0).empty());
+    config.chroot = directory.path("missing");
+    const auto missing = check_start(config, 0);
+    REQUIRE(missing.size() == 1);
+    CHECK(missing[0].message.starts_with("--chroot: can't change the root directory: No such file"));
+}
+
+TEST_CASE("root that may not signal its children is told which capability is missing") {
+    if (::geteuid() != 0) {
+        MESSAGE("only root starts children as another user");
+        return;
+    }
+    Config config;
+    config.user = "daemon";
+    CHECK(check_signalling(config, 0).empty());
+    const auto without = [&config] {
+        return in_child([&config] {
+            __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+            __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3]{};
+            ::syscall(SYS_capget, &header, sets);
+            sets[0].effective &= ~CAP_TO_MASK(CAP_KILL);
+            return ::syscall(SYS_capset, &header, sets) == 0 ? check_signalling(config, 0) : "no capset";
+        });
+    };
+    CHECK(without().find("CAP_KILL") != std::string::npos);
+    CHECK(without().find("daemon") != std::string::npos);
+    config.user = "root";
+    config.allow_root = true;
+    CHECK(without().empty());
 }
 
 TEST_CASE("addresses that can be listened on pass, whether or not somebody does already") {

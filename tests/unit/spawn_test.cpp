@@ -7,7 +7,10 @@
 #include <map>
 #include <sstream>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <doctest/doctest.h>
 
@@ -256,7 +259,7 @@ TEST_CASE("the limit of open files is set, or left alone") {
     CHECK(run(show).output == std::to_string(ours.rlim_cur) + "\n");
     SpawnRequest request;
     request.command = show;
-    request.open_files = {321, ours.rlim_max};
+    request.surroundings.open_files = {321, ours.rlim_max};
     CHECK(run(request).output == "321\n");
 }
 
@@ -295,9 +298,92 @@ TEST_CASE("the identity is changed completely, or the start fails") {
     CHECK(result == 0);
 }
 
+TEST_CASE("surroundings are what the program finds, and ours stay as they are") {
+    const TempDirectory directory;
+    SpawnRequest request;
+    request.command = {"/bin/sh", "-c", "pwd; umask; nice; ulimit -Sc; ulimit -Hc; ulimit -Sn; ulimit -Hn"};
+    request.surroundings.directory = directory.path();
+    request.surroundings.umask = 027;
+    request.surroundings.nice = 7;
+    request.surroundings.core = rlimit{0, 0};
+    request.surroundings.open_files = rlimit{300, 300};
+    const mode_t before = ::umask(022);
+    CHECK(run(request).output == directory.path() + "\n0027\n7\n0\n0\n300\n300\n");
+    CHECK(::umask(before) == 022);
+    CHECK(::getpriority(PRIO_PROCESS, 0) == 0);
+}
+
+TEST_CASE("another root directory is entered before the directory, and what is outside is not found") {
+    if (::geteuid() != 0) {
+        MESSAGE("only root can change the root directory");
+        return;
+    }
+    const TempDirectory directory;
+    ::mkdir(directory.path("inner").c_str(), 0755);
+    SpawnRequest request;
+    request.surroundings.root = directory.path();
+    request.surroundings.directory = "/inner";
+    // There is no program in it, so what it finds is looked at in a rehearsal.
+    const auto seen = rehearse(request, [] {
+        char name[4096];
+        return std::string{::getcwd(name, sizeof name)} + (::access("/bin/sh", F_OK) == 0 ? " sh" : " none");
+    });
+    CHECK(seen.value_or("refused") == "/inner none");
+    request.surroundings.directory.clear();
+    request.command = {"/bin/true"};
+    CHECK(refused(request).step == Step::execute);
+    CHECK(rehearse(request, [] {
+              char name[4096];
+              return std::string{::getcwd(name, sizeof name)};
+          }).value_or("refused") == "/");
+}
+
+TEST_CASE("surroundings that can not be entered are an error of their step, at a start and in a rehearsal") {
+    const TempDirectory directory;
+    const auto check = [](const Surroundings& surroundings, Step step, int error) {
+        CAPTURE(describe(step));
+        SpawnRequest request;
+        request.command = {"/bin/true"};
+        request.surroundings = surroundings;
+        const SpawnError refusal = refused(request);
+        CHECK(refusal.step == step);
+        CHECK(refusal.error == error);
+        const auto seen = rehearse(request, [] { return std::string{}; });
+        REQUIRE_FALSE(seen.has_value());
+        CHECK(seen.error().step == step);
+        CHECK(seen.error().error == error);
+    };
+    Surroundings surroundings;
+    surroundings.directory = directory.path("missing");
+    check(surroundings, Step::directory, ENOENT);
+    surroundings.root = directory.path("missing");
+    check(surroundings, Step::root, ::geteuid() == 0 ? ENOENT : EPERM);
+    // Above what the kernel grants anybody.
+    surroundings.open_files = rlimit{RLIM_INFINITY - 1, RLIM_INFINITY - 1};
+    check(surroundings, Step::open_files, EPERM);
+}
+
+TEST_CASE("a rehearsal brings back what was seen, of any length, before the identity changed") {
+    SpawnRequest request;
+    request.change_identity = ::geteuid() == 0;
+    request.uid = 65534;
+    request.gid = 65533;
+    request.surroundings.umask = 077;
+    const std::string expected = std::to_string(::geteuid()) + std::string(300'000, 'x');
+    const auto before = descriptors_of();
+    const auto seen =
+        rehearse(request, [] { return std::to_string(::geteuid()) + std::string(300'000, 'x'); });
+    CHECK(seen.value_or("refused") == expected);
+    CHECK(descriptors_of() == before);
+    CHECK(::waitpid(-1, nullptr, WNOHANG) == -1);
+    // One that dies is no success.
+    CHECK_FALSE(rehearse(request, []() -> std::string { ::_exit(0); }).has_value());
+}
+
 TEST_CASE("every step has words for a message") {
-    for (const Step step : {Step::fork, Step::descriptors, Step::limits, Step::groups, Step::group,
-                            Step::user, Step::execute}) {
+    for (const Step step :
+         {Step::fork, Step::descriptors, Step::open_files, Step::core, Step::nice, Step::root,
+          Step::directory, Step::groups, Step::group, Step::user, Step::execute}) {
         CHECK(std::string{describe(step)} != "start");
     }
 }

@@ -50,6 +50,15 @@ def descendants(pid, zombies=False):
     return found
 
 
+def title(pid):
+    """argv[0], or what the process wrote over it: lsphp puts a colon and its script there while it runs one."""
+    try:
+        with open(f"/proc/{pid}/cmdline", errors="replace") as file:
+            return file.read().split("\0")[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
 def status(pid):
     """The fields of /proc/PID/status as text."""
     with open(f"/proc/{pid}/status") as file:

@@ -232,16 +232,24 @@ std::expected<std::string, SpawnError> rehearse(const SpawnRequest& request,
     }
     const UniqueFd read_end{ends[0]};
     UniqueFd write_end{ends[1]};
+    // Whoever is ended meanwhile must not leave the other process behind: signals wait for so long.
+    sigset_t all;
+    sigset_t before;
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, &before);
     const pid_t pid = fork();
-    if (pid < 0) {
-        return refused(Step::fork);
-    }
     if (pid == 0) {
         act(request, look, write_end.get());
     }
     write_end.reset();
-    std::string said = read_all(read_end.get());
-    reap(pid);
+    std::string said = pid > 0 ? read_all(read_end.get()) : std::string{};
+    if (pid > 0) {
+        reap(pid);
+    }
+    sigprocmask(SIG_SETMASK, &before, nullptr);
+    if (pid < 0) {
+        return refused(Step::fork);
+    }
     SpawnError error{Step::fork, ECHILD};  // unless it lived to say something
     if (said.size() >= sizeof error) {
         std::memcpy(&error, said.data(), sizeof error);

@@ -25,8 +25,8 @@ using cede::protocol::Bytes;
 using cede::protocol::MutableBytes;
 using cede::tests::as_bytes;
 using cede::tests::as_text;
-using cede::tests::Ends;
 using cede::tests::every_split;
+using cede::tests::Finishes;
 using cede::tests::Server;
 using cede::tests::step_until;
 using cede::tests::step_until_counted;
@@ -104,7 +104,7 @@ struct Worker {
 
     std::vector<std::byte> request = web_server(Protocol::lsapi).build_request("/w/a.php", true);
     Engine engine;
-    Ends ends;
+    Finishes ends;
 };
 
 // One whose queue is full until drain().
@@ -358,7 +358,7 @@ TEST_CASE("a connect that takes two seconds is lost, and its request sent again"
         fd = target.connect();
     }
     Engine engine{{.target = target, .server = &web_server(Protocol::lsapi), .pools = 1, .slots = 1}};
-    Ends ends;
+    Finishes ends;
     const auto request = web_server(Protocol::lsapi).build_request("/a.php", true);
     const Nanoseconds begin = now();
     engine.start(0, 0, Use::pooled, request, begin);
@@ -377,7 +377,7 @@ TEST_CASE("without keep-alive the worker closes behind the answer, though LSAPI 
                    .keep_alive = false,
                    .pools = 1,
                    .slots = 1}};
-    Ends ends;
+    Finishes ends;
     const auto request = web_server(Protocol::lsapi).build_request("/a.php", false);
     engine.start(0, 0, Use::pooled, request, now());
     const int connection = server.accept_one();

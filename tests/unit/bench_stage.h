@@ -80,12 +80,12 @@ struct Server {
     int listener = -1;
 };
 
-struct Ends final : bench::Listener {
+struct Finishes final : bench::Listener {
     void finished(const bench::Finished& what) override { failures.push_back(what.failure); }
     std::vector<bench::Failure> failures;
 };
 
-inline void step_until(bench::Engine& engine, Ends& ends, std::size_t wanted) {
+inline void step_until(bench::Engine& engine, Finishes& ends, std::size_t wanted) {
     const bench::Nanoseconds end = bench::now() + 10 * bench::second;
     while (ends.failures.size() < wanted && bench::now() < end) {
         engine.step(ends, end);
@@ -93,7 +93,7 @@ inline void step_until(bench::Engine& engine, Ends& ends, std::size_t wanted) {
     REQUIRE(ends.failures.size() == wanted);
 }
 
-inline void step_until_counted(bench::Engine& engine, Ends& ends, std::uint64_t bench::Counters::*counter,
+inline void step_until_counted(bench::Engine& engine, Finishes& ends, std::uint64_t bench::Counters::*counter,
                                std::uint64_t wanted = 1) {
     const bench::Nanoseconds end = bench::now() + 10 * bench::second;
     while (engine.counters().*counter < wanted && bench::now() < end) {

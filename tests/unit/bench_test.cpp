@@ -23,8 +23,8 @@ using cede::protocol::Bytes;
 using cede::protocol::MutableBytes;
 using cede::tests::as_bytes;
 using cede::tests::as_text;
-using cede::tests::Ends;
 using cede::tests::every_split;
+using cede::tests::Finishes;
 using cede::tests::Server;
 using cede::tests::step_until;
 using cede::tests::step_until_counted;
@@ -115,7 +115,7 @@ TEST_CASE(
     const std::string answer = answer_bytes("Content-type: text/html\r\n\r\nhi");
     Engine engine{
         {.target = Target{server.path}, .pools = 1, .slots = 1, .expected = "hi", .check_body = true}};
-    Ends ends;
+    Finishes ends;
     engine.start(0, 0, Use::pooled, request, now());
     const int first = server.accept_one();
     Server::serve(first, request, answer);
@@ -147,7 +147,7 @@ TEST_CASE("a pool gives out the connection that was idle for the shortest time")
     const std::vector<std::byte> request = web_server(Protocol::fastcgi).build_request("/a.php", true);
     const std::string answer = answer_bytes("Content-type: text/html\r\n\r\nhi");
     Engine engine{{.target = Target{server.path}, .pools = 2, .slots = 3}};
-    Ends ends;
+    Finishes ends;
     engine.start(0, 0, Use::pooled, request, now());
     engine.start(1, 0, Use::pooled, request, now());
     const int early = server.accept_one();
@@ -175,7 +175,7 @@ TEST_CASE("a request that is not answered within the patience is given up and co
     const Server server;
     const std::vector<std::byte> request = web_server(Protocol::fastcgi).build_request("/a.php", true);
     Engine engine{{.target = Target{server.path}, .pools = 1, .slots = 1, .patience = 20 * millisecond}};
-    Ends ends;
+    Finishes ends;
     engine.start(0, 0, Use::pooled, request, now());
     step_until(engine, ends, 1);
     CHECK(ends.failures.front() == Failure::timeout);
@@ -185,7 +185,7 @@ TEST_CASE("nobody listening is a failed connect") {
     const std::vector<std::byte> request = web_server(Protocol::fastcgi).build_request("/a.php", true);
     for (const std::string address : {"/nowhere/at/all", "127.0.0.1:1"}) {
         Engine engine{{.target = Target{address}, .pools = 1, .slots = 1}};
-        Ends ends;
+        Finishes ends;
         engine.start(0, 0, Use::pooled, request, now());
         step_until(engine, ends, 1);
         CHECK(ends.failures.front() == Failure::connect);

@@ -3,8 +3,9 @@
 
 #include <cstddef>
 
-// Messages with at most one descriptor over a SOCK_SEQPACKET socket (unix(7), SCM_RIGHTS). Used by supervisor
-// and agent alike: no allocation, errno is left as the kernel set it.
+// Messages with at most one descriptor over a SOCK_SEQPACKET socket (unix(7), SCM_RIGHTS); without a
+// descriptor send_message serves any socket. Used by supervisor and agent alike: no allocation, errno is left
+// as the kernel set it.
 namespace cede::children {
 
 // Sends `size` bytes with `fd` attached (-1: none). Never blocks, never raises SIGPIPE.

@@ -31,15 +31,6 @@ struct Prepared {
     int report = -1;
 };
 
-std::vector<char*> pointers(const std::vector<std::string>& strings) {
-    std::vector<char*> result;
-    for (const std::string& string : strings) {
-        result.push_back(const_cast<char*>(string.c_str()));
-    }
-    result.push_back(nullptr);
-    return result;
-}
-
 using Done = std::expected<void, SpawnError>;
 
 std::unexpected<SpawnError> refused(Step step) noexcept {
@@ -259,6 +250,15 @@ std::expected<std::string, SpawnError> rehearse(const SpawnRequest& request,
         return std::unexpected{error};
     }
     return said;
+}
+
+std::vector<char*> pointers(const std::vector<std::string>& strings) {
+    std::vector<char*> result;
+    for (const std::string& string : strings) {
+        result.push_back(const_cast<char*>(string.c_str()));
+    }
+    result.push_back(nullptr);
+    return result;
 }
 
 std::expected<pid_t, SpawnError> spawn(const SpawnRequest& request) {

@@ -69,6 +69,9 @@ struct SpawnError {
 [[nodiscard]] std::expected<std::string, SpawnError> rehearse(const SpawnRequest& request,
                                                               const std::function<std::string()>& look);
 
+// What execve(2) takes: pointers into `strings`, which must outlive them, and a null at the end.
+[[nodiscard]] std::vector<char*> pointers(const std::vector<std::string>& strings);
+
 // Forks and executes: own session, all signals at their defaults and unblocked. Returns the process id once
 // the program has been executed; a failure in the new process before that comes back as the error, the
 // process being reaped. Blocks for the time of an execve(2).

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstdint>
 #include <optional>
 #include <system_error>
@@ -19,14 +18,22 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Digits only: from_chars would take a minus sign for a signed type, and neither a plus sign nor blanks.
-std::optional<std::uint64_t> whole_number(std::string_view text, int base) {
-    std::uint64_t number = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, base);
-    if (error != std::errc{} || end != text.data() + text.size()) {
-        return std::nullopt;
+// Digits and a unit behind them. No factor: there is no such unit, or no digit.
+struct Measure {
+    std::optional<std::uint64_t> number;
+    std::optional<std::uint64_t> factor;
+};
+
+template <std::size_t Count>
+Measure split_measure(std::string_view text,
+                      const std::array<std::pair<std::string_view, std::uint64_t>, Count>& units) {
+    const std::size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
+    const auto unit =
+        std::ranges::find(units, text.substr(digits), &std::pair<std::string_view, std::uint64_t>::first);
+    if (digits == 0 || unit == units.end()) {
+        return {};
     }
-    return number;
+    return {whole_number<std::uint64_t>(text.substr(0, digits)), unit->second};
 }
 
 template <typename T, std::size_t Count>
@@ -44,7 +51,7 @@ Value<T> parse_word(std::string_view text, const std::array<std::pair<std::strin
 }  // namespace
 
 Value<unsigned> parse_number(std::string_view text, unsigned least, unsigned most) {
-    const auto number = whole_number(text, 10);
+    const auto number = whole_number<std::uint64_t>(text);
     const bool digits =
         !text.empty() && std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
     if (!digits) {
@@ -67,37 +74,32 @@ Value<milliseconds> parse_time(std::string_view text, milliseconds least) {
         {"h", 60 * 60 * 1000},
     }};
     constexpr std::uint64_t day = 24 * 60 * 60 * 1000;
-    const std::size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
-    const auto unit = std::ranges::find(units, text.substr(digits), &decltype(units)::value_type::first);
-    if (digits == 0 || unit == units.end()) {
+    const auto [number, factor] = split_measure(text, units);
+    if (!factor) {
         return std::unexpected(
             fmt::format("{} is not a time; write it like 30, 30s, 500ms, 2m or 1h", quoted(text)));
     }
-    const auto number = whole_number(text.substr(0, digits), 10);
-    if (!number || *number > day / unit->second ||
-        *number * unit->second < static_cast<std::uint64_t>(least.count())) {
+    if (!number || *number > day / *factor || *number * *factor < static_cast<std::uint64_t>(least.count())) {
         return std::unexpected(
             fmt::format("{} is out of range; give a time from {}ms to 24h", quoted(text), least.count()));
     }
-    return milliseconds{*number * unit->second};
+    return milliseconds{*number * *factor};
 }
 
 Value<std::uint64_t> parse_size(std::string_view text) {
-    static constexpr std::array<std::pair<std::string_view, unsigned>, 4> units{
-        {{"", 0}, {"K", 10}, {"M", 20}, {"G", 30}}};
+    static constexpr std::array<std::pair<std::string_view, std::uint64_t>, 4> units{
+        {{"", 1}, {"K", 1U << 10U}, {"M", 1U << 20U}, {"G", 1U << 30U}}};
     constexpr std::uint64_t most = std::uint64_t{1} << 50U;
-    const std::size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
-    const auto unit = std::ranges::find(units, text.substr(digits), &decltype(units)::value_type::first);
-    const auto number = whole_number(text.substr(0, digits), 10);
-    if (digits == 0 || unit == units.end() || !number || *number == 0 || *number > most >> unit->second) {
+    const auto [number, factor] = split_measure(text, units);
+    if (!factor || !number || *number == 0 || *number > most / *factor) {
         return std::unexpected(
             fmt::format("{} is not a size; write it like 67108864, 512K, 64M or 1G", quoted(text)));
     }
-    return *number << unit->second;
+    return *number * *factor;
 }
 
 Value<unsigned> parse_mode(std::string_view text) {
-    const auto mode = whole_number(text, 8);
+    const auto mode = whole_number<std::uint64_t>(text, 8);
     if (text.size() < 3 || text.size() > 4 || !mode || *mode > 0777) {
         return std::unexpected(
             fmt::format("{} is not a file mode; give three octal digits, like 0660", quoted(text)));
@@ -107,7 +109,7 @@ Value<unsigned> parse_mode(std::string_view text) {
 
 Value<KeepaliveLimit> parse_keepalive_limit(std::string_view text) {
     const bool percent = text.ends_with('%');
-    const auto number = whole_number(percent ? text.substr(0, text.size() - 1) : text, 10);
+    const auto number = whole_number<std::uint64_t>(percent ? text.substr(0, text.size() - 1) : text);
     const unsigned most = percent ? 100 : limits::most_children;
     if (!number || *number > most) {
         return std::unexpected(

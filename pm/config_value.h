@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <charconv>
 #include <chrono>
 #include <cstdint>
 #include <expected>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 #include "pm/config.h"
 
@@ -15,6 +18,15 @@ namespace cede::pm {
 // puts the place in front.
 template <typename T>
 using Value = std::expected<T, std::string>;
+
+// All of the text as a number of type T. No blanks and no plus sign; a minus sign for a signed T only.
+template <typename T>
+std::optional<T> whole_number(std::string_view text, int base = 10) {
+    T number{};
+    const char* const end = text.data() + text.size();
+    const auto [rest, error] = std::from_chars(text.data(), end, number, base);
+    return error == std::errc{} && rest == end ? std::optional{number} : std::nullopt;
+}
 
 // Decimal digits only, from `least` to `most`.
 Value<unsigned> parse_number(std::string_view text, unsigned least, unsigned most);

@@ -5,14 +5,13 @@
 #include <limits>
 #include <poll.h>
 #include <sys/epoll.h>
-#include <sys/socket.h>
 #include <utility>
 
 #include "children/clock.h"
+#include "children/farewell.h"
 #include "children/fd_passing.h"
 #include "children/zygote_protocol.h"
 #include "pm/log.h"
-#include "protocol/lsapi.h"
 
 namespace cede::pm {
 
@@ -322,10 +321,7 @@ void Dispatcher::close_silent() {
 }
 
 void Dispatcher::part_with(children::UniqueFd connection) {
-    constexpr auto packet = protocol::lsapi::bare_packet(protocol::lsapi::PacketType::conn_close);
-    if (protocol_ == protocol::Protocol::lsapi &&
-        send(connection.get(), packet.data(), packet.size(), MSG_DONTWAIT | MSG_NOSIGNAL) ==
-            static_cast<ssize_t>(packet.size())) {
+    if (protocol_ == protocol::Protocol::lsapi && children::announce_close(connection.get())) {
         see_off(std::move(connection));
     }
 }

@@ -22,15 +22,6 @@ namespace {
 
 constexpr std::string_view remedy = "set PHP_LSAPI_CHILDREN=10 in the env of the extProcessor";
 
-std::vector<char*> pointers(const std::vector<std::string>& strings) {
-    std::vector<char*> result;
-    for (const std::string& string : strings) {
-        result.push_back(const_cast<char*>(string.c_str()));
-    }
-    result.push_back(nullptr);
-    return result;
-}
-
 }  // namespace
 
 bool is_for_lsphp(const Config& config, const Environment& environment) noexcept {
@@ -69,7 +60,8 @@ Error become_lone_lsphp(const Config& config, uid_t euid) {
     if (const auto entered = children::enter(surroundings_of(config)); !entered) {
         return Error{explain(entered.error(), config)};
     }
-    ::execve(config.command.front().c_str(), pointers(config.command).data(), pointers(environment).data());
+    ::execve(config.command.front().c_str(), children::pointers(config.command).data(),
+             children::pointers(environment).data());
     return Error{fmt::format("{} {}: it can not be executed: {}; correct the command",
                              where(config, "command"), quoted(config.command.front()),
                              std::generic_category().message(errno))};

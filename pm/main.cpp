@@ -126,10 +126,14 @@ Dispatcher::Room room_within_limit(const Config& config) {
     return {parked, held};
 }
 
+bool is_socket(int fd) {
+    struct stat status {};
+    return fstat(fd, &status) == 0 && S_ISSOCK(status.st_mode);
+}
+
 // A web server that executes us (OpenLiteSpeed) has a socket as descriptor 1 that nobody reads.
 void keep_off_a_socket_on_stdout() {
-    struct stat status {};
-    if (fstat(STDOUT_FILENO, &status) == 0 && S_ISSOCK(status.st_mode)) {
+    if (is_socket(STDOUT_FILENO)) {
         dup2(STDERR_FILENO, STDOUT_FILENO);
     }
 }
@@ -302,9 +306,7 @@ int become_real_lsphp(const std::string& place, std::string real, std::span<char
 }
 
 int dispatch_as_lsphp(const std::string& executed, std::span<char* const> arguments) {
-    struct stat status {};
-    const bool socket_on_0 = fstat(STDIN_FILENO, &status) == 0 && S_ISSOCK(status.st_mode);
-    const LsphpCall call = read_lsphp_arguments(arguments, socket_on_0);
+    const LsphpCall call = read_lsphp_arguments(arguments, is_socket(STDIN_FILENO));
     const std::string real = find_real_lsphp(executed);
     StartedAs started_as{fmt::format("started as {}", executed), {}, call.handed_on};
     if (!call.serve) {

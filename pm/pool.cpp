@@ -25,6 +25,11 @@ std::optional<std::uint32_t> Pool::any_vacant() const noexcept {
     return static_cast<std::uint32_t>(found - children_.begin());
 }
 
+bool Pool::any_starting() const noexcept {
+    return std::ranges::any_of(
+        children_, [](const Child& child) { return child.phase != Phase::vacant && !child.ready; });
+}
+
 std::uint32_t Pool::count(Phase phase) const noexcept {
     return static_cast<std::uint32_t>(std::ranges::count(children_, phase, &Child::phase));
 }

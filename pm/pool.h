@@ -42,6 +42,8 @@ class Pool {
     [[nodiscard]] Child& at(std::uint32_t slot) noexcept { return children_[slot]; }
     [[nodiscard]] std::optional<std::uint32_t> find(pid_t pid) const noexcept;
     [[nodiscard]] std::optional<std::uint32_t> any_vacant() const noexcept;
+    // Somebody was ordered and has not asked for a connection yet.
+    [[nodiscard]] bool any_starting() const noexcept;
     [[nodiscard]] std::uint32_t count(Phase phase) const noexcept;
     [[nodiscard]] std::uint32_t count_ready() const noexcept;
     [[nodiscard]] bool empty() const noexcept { return count(Phase::vacant) == size(); }

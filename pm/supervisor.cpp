@@ -2,18 +2,13 @@
 #include "pm/supervisor.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/epoll.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
 #include <utility>
 
 #include <boost/asio/post.hpp>
 
-#include "children/fd_passing.h"
 #include "pm/log.h"
 
 namespace cede::pm {
@@ -110,7 +105,8 @@ void Supervisor::on_events() {
         dispatcher_.settle();
     } while (dispatcher_.rest() && Clock::now() < longest);
     end_drain_if_empty();
-    if (dispatcher_.anybody_waits() && config_.pool_mode != PoolMode::fixed) {
+    // Counting asks the kernel who waits: not at each event when there is no place for anybody more.
+    if (config_.pool_mode != PoolMode::fixed && dispatcher_.anybody_waits() && pool_.any_vacant()) {
         resize();
     }
     arm_timer();
@@ -183,7 +179,7 @@ void Supervisor::arm_timer() {
     } else if (zygote_.phase() != ZygoteHost::Phase::ready) {
         consider(now + start_check_interval);
     } else {
-        if (pool_.count_ready() < pool_.size() - pool_.count(Pool::Phase::vacant)) {
+        if (pool_.any_starting()) {
             consider(now + start_check_interval);
         }
         if (pool_.any_vacant() && config_.pool_mode == PoolMode::fixed) {

@@ -3,10 +3,8 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <fstream>
 #include <limits>
-#include <optional>
 #include <system_error>
 
 #include <fmt/format.h>
@@ -18,14 +16,6 @@ namespace {
 
 using children::SpawnError;
 using Step = SpawnError::Step;
-
-template <typename T>
-std::optional<T> number(std::string_view text, int base = 10) {
-    T result{};
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), result, base);
-    const bool whole = error == std::errc{} && end == text.data() + text.size();
-    return whole ? std::optional{result} : std::nullopt;
-}
 
 // No limit of open files can be above it (proc(5), /proc/sys/fs/nr_open).
 unsigned most_descriptors() {
@@ -120,7 +110,7 @@ Value<std::string> parse_directory(std::string_view text) {
 }
 
 Value<unsigned> parse_umask(std::string_view text) {
-    const auto bits = number<unsigned>(text, 8);
+    const auto bits = whole_number<unsigned>(text, 8);
     if (!bits || *bits > 0777 || text.size() > 4) {
         return std::unexpected(
             fmt::format("{} is no umask; give up to four octal digits, like 0022", quoted(text)));
@@ -131,7 +121,7 @@ Value<unsigned> parse_umask(std::string_view text) {
 Value<int> parse_nice(std::string_view text) {
     constexpr int least = -20;
     constexpr int most = 19;
-    const auto value = number<int>(text);
+    const auto value = whole_number<int>(text);
     if (!value || *value < least || *value > most) {
         return std::unexpected(fmt::format(
             "{} is no priority; give a number from {} (before all others) to {}", quoted(text), least, most));
@@ -149,7 +139,7 @@ Value<std::uint64_t> parse_core_limit(std::string_view text) {
     if (text == "unlimited") {
         return RLIM_INFINITY;
     }
-    const auto bytes = number<std::uint64_t>(text);
+    const auto bytes = whole_number<std::uint64_t>(text);
     if (!bytes || *bytes == RLIM_INFINITY) {
         return std::unexpected(fmt::format(
             "{} is no size of a core file; give it in bytes, 0 for none, or unlimited", quoted(text)));

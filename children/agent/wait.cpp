@@ -10,9 +10,9 @@
 #include "children/agent/take.h"
 #include "children/agent/voice.h"
 #include "children/clock.h"
+#include "children/farewell.h"
 #include "children/fd_passing.h"
 #include "children/zygote_protocol.h"
-#include "protocol/lsapi.h"
 
 namespace cede::agent {
 
@@ -100,14 +100,6 @@ Wake fill_or_wait(bool& again) noexcept {
     return Wake::gone;
 }
 
-// The peer closes as soon as it has read this; a request that it sent before is served first.
-bool announce_close() noexcept {
-    constexpr auto packet = protocol::lsapi::bare_packet(protocol::lsapi::PacketType::conn_close);
-    return agent.protocol == Protocol::lsapi &&
-           libc().send(agent.connection.fd(), packet.data(), packet.size(), MSG_DONTWAIT | MSG_NOSIGNAL) ==
-               static_cast<ssize_t>(packet.size());
-}
-
 bool hand_in(ChildSays says) noexcept {
     ChildReport report;
     report.says = says;
@@ -121,7 +113,7 @@ Wake close_unless_asked() noexcept {
     if (!again) {
         return wake;
     }
-    if (announce_close() && !see_off()) {
+    if (agent.protocol == Protocol::lsapi && children::announce_close(agent.connection.fd()) && !see_off()) {
         // Nobody else waits for the peer's end then.
         pollfd watched{agent.connection.fd(), POLLIN, 0};
         libc().poll(&watched, 1, farewell_ms);
@@ -147,6 +139,14 @@ bool park() noexcept {
     return hand_in(ChildSays::park);
 }
 
+Wake park_or_close() noexcept {
+    if (park()) {
+        count(agent.slot->parked);
+        return Wake::gone;
+    }
+    return close_unless_asked();
+}
+
 // In state giving_up, which lasts until the child is free.
 Wake give_up() noexcept {
     const children::GiveUpBy by = agent.control->give_up_by.load(std::memory_order_relaxed);
@@ -154,11 +154,7 @@ Wake give_up() noexcept {
     const bool parkable = by == children::GiveUpBy::parking ||
                           (by == children::GiveUpBy::closing && !agent.connection.answered());
     // In a drain nobody may be left to hand it to.
-    if (parkable && mode() != RunMode::drain && park()) {
-        count(agent.slot->parked);
-        return Wake::gone;
-    }
-    return close_unless_asked();
+    return parkable && mode() != RunMode::drain ? park_or_close() : close_unless_asked();
 }
 
 // Whether one more kept connection would be above the limit. Our own slot already says idle, so of two
@@ -202,11 +198,7 @@ Wake reasons_to_give_up(bool fresh, bool& decided) noexcept {
     }
     if (retiring()) {
         (void)move_from_idle(ChildState::giving_up);
-        if (park()) {
-            count(agent.slot->parked);
-            return Wake::gone;
-        }
-        return close_unless_asked();
+        return park_or_close();
     }
     if (!fresh && above_keepalive_limit()) {
         (void)move_from_idle(ChildState::giving_up);

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/agent/calls.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -12,22 +14,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tests/agent/host.h"
-
 /* What a program gets that was compiled with _FORTIFY_SOURCE. */
 extern ssize_t __read_chk(int, void*, size_t, size_t);
 extern ssize_t __recv_chk(int, void*, size_t, size_t, int);
 extern int __poll_chk(struct pollfd*, nfds_t, int, size_t);
 
-enum { untouched = 12345 };
-
-/* One line a call. A descriptor's number is no matter of comparison. */
-#define SHOW(call)                                                       \
-    do {                                                                 \
-        errno = untouched;                                               \
-        const long result = (long)(call);                                \
-        append_format(out, "%s: %ld, errno %d\n", #call, result, errno); \
-    } while (0)
+/* A descriptor's number is no matter of comparison. */
 #define SHOW_FD(call)                                                                            \
     do {                                                                                         \
         errno = untouched;                                                                       \
@@ -38,8 +30,6 @@ enum { untouched = 12345 };
     } while (0)
 
 static char buffer[64];
-/* Volatile, so that the compiler does not know better. */
-static void* volatile nowhere = (void*)1;
 
 static void report_files(struct text* out) {
     const int none = 987654;

@@ -9,19 +9,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "tests/agent/host.h"
-
-enum { untouched = 12345 };
-
-#define SHOW(call)                                                       \
-    do {                                                                 \
-        errno = untouched;                                               \
-        const long result = (long)(call);                                \
-        append_format(out, "%s: %ld, errno %d\n", #call, result, errno); \
-    } while (0)
-
-/* Volatile, so that the compiler does not know better. */
-static void* volatile nowhere = (void*)1;
+#include "tests/agent/calls.h"
 
 static void on_alarm(int number) {
     (void)number;

@@ -18,10 +18,12 @@ struct Gate {
     Gate(const Gate&) = delete;
     Gate& operator=(const Gate&) = delete;
     ~Gate() { open(); }
-    // False: nobody waits there.
-    bool open() const {
-        return static_cast<bool>(children::UniqueFd{::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC)});
+    // Whoever waits there goes on when what this returns is closed. Empty: nobody waits there.
+    [[nodiscard]] children::UniqueFd hold() const {
+        return children::UniqueFd{::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC)};
     }
+    // False: nobody waits there.
+    bool open() const { return static_cast<bool>(hold()); }
     std::string path;
 };
 

@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/agent/client.h"
+#include "tests/agent/gate.h"
 #include "tests/agent/stage.h"
 #include "tests/support/descriptors.h"
 #include "tests/support/temp_directory.h"
@@ -235,10 +236,9 @@ TEST_CASE("an answer in three writes ends with the last of them") {
 
 TEST_CASE("a child that is told while a signal interrupts it gives up all the same") {
     const TempDirectory directory;
-    const std::string gate = directory.path("gate");
-    REQUIRE(::mkfifo(gate.c_str(), 0600) == 0);
+    const Gate gate{directory.path("gate")};
     StandIn::Options options;
-    options.environment = {"HOST_GATE=" + gate};
+    options.environment = {"HOST_GATE=" + gate.path};
     Stage stage{options};
     const UniqueFd client = stage.used_connection();
     // Asleep, so that the signal interrupts its waiting. The handler runs until the gate opens.
@@ -246,7 +246,7 @@ TEST_CASE("a child that is told while a signal interrupts it gives up all the sa
     REQUIRE(::kill(stage.child, SIGUSR1) == 0);
     UniqueFd open_gate;
     CHECK(soon([&] {
-        open_gate = UniqueFd{::open(gate.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC)};
+        open_gate = gate.hold();
         return static_cast<bool>(open_gate);
     }));
     REQUIRE(stage.tell_to_give_up(0));

@@ -11,6 +11,7 @@
 
 #include "children/fd_passing.h"
 #include "tests/agent/client.h"
+#include "tests/agent/gate.h"
 #include "tests/agent/stand_in.h"
 #include "tests/support/descriptors.h"
 #include "tests/support/temp_directory.h"
@@ -86,20 +87,19 @@ TEST_CASE("a child is forked on order, is the supervisor's own, and serves") {
 
 TEST_CASE("a child's states follow its connection") {
     const TempDirectory directory;
-    const std::string gate = directory.path("gate");
-    REQUIRE(::mkfifo(gate.c_str(), 0600) == 0);
+    const Gate gate{directory.path("gate")};
     StandIn stand_in;
     stand_in.wait_until_ready();
     stand_in.start_child();
     UniqueFd client = stand_in.connect();
     CHECK(stand_in.becomes(0, ChildState::idle));
-    const std::string request = command("wait", gate);
+    const std::string request = command("wait", gate.path);
     REQUIRE(send_text(client.get(), request.substr(0, 3)));
     CHECK(stand_in.becomes(0, ChildState::reading));
     REQUIRE(send_text(client.get(), request.substr(3)));
     CHECK(stand_in.becomes(0, ChildState::busy));
     const auto before = stand_in.slot(0).since_ns.load();
-    UniqueFd{::open(gate.c_str(), O_WRONLY | O_CLOEXEC)}.reset();
+    CHECK(soon([&] { return gate.open(); }));
     CHECK(read_answer(client.get()).text == "waited");
     CHECK(stand_in.becomes(0, ChildState::idle));
     CHECK(stand_in.slot(0).since_ns > before);

@@ -299,7 +299,7 @@ TEST_CASE("lsapi: a child that is told while a signal interrupts it gives up all
     REQUIRE(::kill(stage.child, SIGUSR2) == 0);
     UniqueFd open_gate;
     CHECK(soon([&] {
-        open_gate = UniqueFd{::open(gate.path.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC)};
+        open_gate = gate.hold();
         return static_cast<bool>(open_gate);
     }));
     REQUIRE(stage.tell_to_give_up(0));

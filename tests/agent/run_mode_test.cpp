@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/agent/client.h"
+#include "tests/agent/gate.h"
 #include "tests/agent/stand_in.h"
 #include "tests/support/descriptors.h"
 #include "tests/support/temp_directory.h"
@@ -19,7 +20,6 @@ namespace {
 
 struct Stage : StandIn {
     Stage() {
-        REQUIRE(::mkfifo(gate.c_str(), 0600) == 0);
         wait_until_ready();
         child = start_child();
     }
@@ -28,17 +28,19 @@ struct Stage : StandIn {
         ring(0);
     }
     // Lets a request for "wait" end.
-    void open_gate() { UniqueFd{::open(gate.c_str(), O_WRONLY | O_CLOEXEC)}.reset(); }
+    void open_gate() {
+        CHECK(soon([&] { return gate.open(); }));
+    }
     // The child runs a script until open_gate().
     UniqueFd busy_connection() {
         UniqueFd client = connect();
-        CHECK(send_text(client.get(), command("wait", gate)));
+        CHECK(send_text(client.get(), command("wait", gate.path)));
         CHECK(becomes(0, ChildState::busy));
         return client;
     }
 
     TempDirectory directory;
-    std::string gate = directory.path("gate");
+    Gate gate{directory.path("gate")};
     pid_t child = 0;
 };
 

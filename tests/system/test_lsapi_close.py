@@ -6,7 +6,7 @@ import pytest
 
 from support import kinds, procfs
 from support.clients import close_all, kept_connections
-from support.openlitespeed import Worker, at_once, nothing_odd, workers
+from support.openlitespeed import Worker, at_once, closed_loop, nothing_odd, workers
 from support.waiting import eventually, parallel, stays
 
 pytestmark = kinds.lsphp
@@ -105,18 +105,14 @@ def test_closing_gives_way_only_after_whole_answers(start, folder):
 
     def client(number):
         with Worker(pool.address, 1) as worker:
-            def ask(at):
-                mark = f"{number}-{at}"
-                marks.append(mark)
-                worker.submit(pool.request("tick.php", f"file={ran}&id={mark}&ms=3"), lambda job: done(job, at, mark))
+            def request(at):
+                marks.append(f"{number}-{at}")
+                return pool.request("tick.php", f"file={ran}&id={number}-{at}&ms=3")
 
-            def done(job, at, mark):
-                assert job.failure is None and job.answer.text == mark
-                if time.monotonic() < end:
-                    ask(at + 1)
+            def answered(at, job):
+                assert job.failure is None and job.answer.text == f"{number}-{at}"
 
-            ask(0)
-            worker.run()
+            closed_loop(worker, request, answered, lambda _: time.monotonic() < end)
             assert nothing_odd(worker)
             return worker.counted["closes announced"]
 

@@ -10,7 +10,7 @@ import pytest
 
 from support import kinds, lsapi, procfs
 from support.clients import close_all, kept_connections
-from support.openlitespeed import Worker, at_once, nothing_odd, workers
+from support.openlitespeed import Worker, at_once, closed_loop, nothing_odd, workers
 from support.waiting import Background, eventually, parallel
 
 pytestmark = kinds.lsphp
@@ -233,17 +233,11 @@ def test_many_workers_lose_nothing_while_children_end_at_their_quota(start, fold
 
     def client(number):
         with Worker(pool.address, 3) as worker:
-            def again(job, at):
+            def answered(at, job):
                 assert job.failure is None and job.answer.text.startswith(f"{number}-{at} ")
-                if at + 3 < 75:
-                    ask(at + 3)
 
-            def ask(at):
-                worker.submit(pool.request("record.php", f"file={ran}&id={number}-{at}"), lambda job: again(job, at))
-
-            for at in range(3):
-                ask(at)
-            worker.run()
+            closed_loop(worker, lambda at: pool.request("record.php", f"file={ran}&id={number}-{at}"), answered,
+                        lambda at: at < 75, width=3)
             return nothing_odd(worker)
 
     assert all(parallel([lambda n=n: client(n) for n in range(4)], timeout=60))

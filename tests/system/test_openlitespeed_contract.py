@@ -13,7 +13,7 @@ from support.clients import close_all, kept_connections
 from support.command import needs_root
 from support.connection import LsapiConnection
 from support.detached import AT_ONCE, WebServer, cede_as_path, environment, nothing_left
-from support.openlitespeed import Worker
+from support.openlitespeed import Worker, closed_loop
 from support.server import STAND_IN
 from support.waiting import Background, eventually, parallel, stays
 
@@ -153,19 +153,14 @@ def test_a_graceful_change_of_applications_loses_nothing_and_runs_nothing_twice(
 
     def client(number):
         with Worker(web.address, 5) as worker:
-            def ask(at):
-                mark = f"{number}-{at}"
-                marks.append(mark)
-                worker.submit(first.request("tick.php", f"file={ran}&id={mark}&ms=5"), lambda job: done(job, at, mark))
+            def request(at):
+                marks.append(f"{number}-{at}")
+                return first.request("tick.php", f"file={ran}&id={number}-{at}&ms=5")
 
-            def done(job, at, mark):
-                assert job.failure is None and job.answer.text == mark
-                if not stop:
-                    ask(at + 4)
+            def answered(at, job):
+                assert job.failure is None and job.answer.text == f"{number}-{at}"
 
-            for at in range(4):
-                ask(at)
-            worker.run()
+            closed_loop(worker, request, answered, lambda _: not stop, width=4)
             return worker.counted
 
     clients = [Background(client, number) for number in range(4)]

@@ -315,6 +315,22 @@ def at_once(worker, pool, count, name, query="", limit=15.0):
     return [job.took for job in jobs]
 
 
+def closed_loop(worker, request, answered, more, width=1):
+    """`width` requests are always under way. They are numbered: request(n) gives the bytes, answered(n, job) is told
+    of the end, and n + width follows if more(n + width). Returns when the last one has ended."""
+    def ask(number):
+        worker.submit(request(number), lambda job: done(number, job))
+
+    def done(number, job):
+        answered(number, job)
+        if more(number + width):
+            ask(number + width)
+
+    for number in range(width):
+        ask(number)
+    worker.run()
+
+
 def nothing_odd(worker):
     """Whether nothing happened that a web server logs, or pays for."""
     ordinary = {"connections", "closes announced", "closes that crossed a request"}

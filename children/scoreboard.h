@@ -17,7 +17,7 @@
 namespace cede::children {
 
 inline constexpr std::uint32_t scoreboard_magic = 0x63656465;  // "cede"
-inline constexpr std::uint32_t scoreboard_version = 3;
+inline constexpr std::uint32_t scoreboard_version = 4;
 inline constexpr std::size_t page_size = 4096;
 
 // docs/states.md has the table of moves. All moves of a slot are made by the child that owns it, except
@@ -84,11 +84,12 @@ inline constexpr std::uint32_t no_keepalive_limit = 0xffffffff;
 struct alignas(page_size) Control {
     std::uint32_t magic = scoreboard_magic;
     std::uint32_t version = scoreboard_version;
-    std::uint32_t slot_count = 0;
+    std::uint32_t slot_count = 0;  // how many the file has room for
     alignas(64) std::atomic<Waiting> waiting{Waiting::nobody};
     std::atomic<RunMode> mode{RunMode::serve};
     std::atomic<GiveUpBy> give_up_by{GiveUpBy::parking};
     std::atomic<std::uint32_t> keepalive_limit{no_keepalive_limit};  // children that may keep a connection
+    std::atomic<std::uint32_t> slots_used{0};                        // no process has a slot behind these
     // Not 0: the listen queues are somebody else's, and what waits there when we leave is for the next one.
     std::atomic<std::uint32_t> listeners_inherited{0};
     // Which one the children speak, when it is not to be told from how they ask for connections.

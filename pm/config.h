@@ -76,6 +76,7 @@ struct Config {
     bool request_timeout_track_finished = false;
     RecyclingRules recycling;
     std::chrono::milliseconds stop_timeout{30000};
+    std::chrono::milliseconds reload_timeout{0};  // 0: none
     std::chrono::milliseconds start_timeout{30000};
     LogLevel log_level = LogLevel::notice;
     std::string log = "stderr";  // or "syslog", or the full path of a file

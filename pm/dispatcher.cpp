@@ -128,6 +128,18 @@ void Dispatcher::keep_within_room() noexcept {
     scoreboard_.control().give_up_by = full ? children::GiveUpBy::closing_even_new : give_up_by_;
 }
 
+void Dispatcher::set_room(Room room) noexcept {
+    room_ = room.held;
+    lot_.set_capacity(room.parked);
+}
+
+void Dispatcher::set_give_up_by(children::GiveUpBy give_up_by) noexcept {
+    give_up_by_ = give_up_by;
+    if (!closing_for_room_) {
+        scoreboard_.control().give_up_by = give_up_by;
+    }
+}
+
 bool Dispatcher::rest() noexcept {
     return mark_ == Waiting::pressure && !draining_ && handoff_.rest_until_low(longest_rest);
 }
@@ -214,7 +226,8 @@ std::uint64_t Dispatcher::listen_queue() noexcept {
     return sum;
 }
 
-void Dispatcher::view_children() noexcept {
+void Dispatcher::view_children() {
+    views_.resize(pool_.size());
     for (std::uint32_t i = 0; i < pool_.size(); ++i) {
         views_[i] = {};
         if (pool_.at(i).phase == Pool::Phase::vacant) {

@@ -55,6 +55,10 @@ class Dispatcher {
     void check();
     [[nodiscard]] std::chrono::milliseconds check_interval() const noexcept;
 
+    // From now on, as in the constructor.
+    void set_room(Room room) noexcept;
+    void set_give_up_by(children::GiveUpBy give_up_by) noexcept;
+
     // What the children speak. LSAPI has a word for the peer to close a connection, and it gets a second to
     // do so: what it sent before it read that is served.
     void speak(protocol::Protocol protocol) noexcept { protocol_ = protocol; }
@@ -80,7 +84,7 @@ class Dispatcher {
     void look();
     [[nodiscard]] std::uint64_t listen_queue() noexcept;
     void wake_free(std::uint64_t waiters);
-    void view_children() noexcept;
+    void view_children();
     // Publishes the decision. False if a child has moved meanwhile, so that it must be made anew.
     [[nodiscard]] bool carry_out(const Decision& decision);
     [[nodiscard]] children::Waiting calm(children::Waiting mark) noexcept;
@@ -107,8 +111,8 @@ class Dispatcher {
     unsigned quiet_checks_ = 0;
     unsigned looks_ = 0;  // since looks_since_
     std::chrono::steady_clock::time_point looks_since_{};
-    const std::size_t room_;  // connections held in all, silent or not
-    const children::GiveUpBy give_up_by_;
+    std::size_t room_;  // connections held in all, silent or not
+    children::GiveUpBy give_up_by_;
     bool closing_for_room_ = false;
     bool watching_ = false;
     bool look_ = false;

@@ -244,6 +244,13 @@ void Listener::remove_socket_file() noexcept {
     }
 }
 
+void Listener::set_backlog(int asked) noexcept {
+    if (created && asked != backlog_asked && ::listen(fd.get(), asked) == 0) {
+        backlog_asked = asked;
+        backlog_granted = granted_backlog(fd.get(), asked);
+    }
+}
+
 void Listener::restore_flags() noexcept {
     if (created || nonblocking_before || !fd) {
         return;

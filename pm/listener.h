@@ -34,6 +34,9 @@ struct Listener {
     // Removes the socket file unless it is inherited, gone, or by now another instance's. Never fails loudly.
     void remove_socket_file() noexcept;
 
+    // listen(2) once more; what was granted is read back. Inherited sockets are left alone.
+    void set_backlog(int asked) noexcept;
+
     // Gives an inherited socket back as it came: O_NONBLOCK lives in the open file description that the one
     // who handed it over still uses (fcntl(2)).
     void restore_flags() noexcept;

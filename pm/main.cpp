@@ -6,7 +6,6 @@
 #include <exception>
 #include <expected>
 #include <fcntl.h>
-#include <filesystem>
 #include <iterator>
 #include <signal.h>
 #include <span>
@@ -24,7 +23,6 @@
 #include "children/scoreboard_map.h"
 #include "children/spawn.h"
 #include "children/unique_fd.h"
-#include "pm/child_environment.h"
 #include "pm/config.h"
 #include "pm/environment_defaults.h"
 #include "pm/identity.h"
@@ -37,93 +35,15 @@
 #include "pm/parent_process.h"
 #include "pm/preflight.h"
 #include "pm/process_title.h"
+#include "pm/startup.h"
 #include "pm/supervisor.h"
-#include "pm/surroundings.h"
 
 namespace cede::pm {
 namespace {
 
-// For the loop itself, the log, the netlink sockets and what a child's start needs for a moment.
-constexpr rlim_t descriptors_for_ourselves = 64;
-
-std::vector<const char*> own_environment() {
-    std::vector<const char*> own;
-    for (char** entry = environ; *entry != nullptr; ++entry) {
-        own.push_back(*entry);
-    }
-    return own;
-}
-
 int complain(const Error& error) {
     log_last_words(error.message);
     return error.exit_status;
-}
-
-// The path that a children's user could not open, because of a folder on the way, is none for the loader: it
-// is given the open file instead.
-std::string preload_path(std::size_t listeners) {
-    constexpr std::size_t before_listeners = 3;  // channel, scoreboard, handoff queue
-    return fmt::format("/proc/self/fd/{}", children::inherited_base + before_listeners + listeners);
-}
-
-std::expected<std::string, Error> find_agent(const Config& config) {
-    if (!config.agent.empty()) {
-        if (access(config.agent.c_str(), R_OK) == 0) {
-            return config.agent;
-        }
-        return std::unexpected{
-            Error{fmt::format("{}: can't read the agent {}: {}; give the path of libcede-agent.so",
-                              where(config, "agent"), config.agent, std::strerror(errno))}};
-    }
-    std::error_code ignored;
-    const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", ignored);
-    for (const std::filesystem::path& folder : {self.parent_path(), std::filesystem::path{CEDE_AGENT_DIR}}) {
-        const std::string candidate = folder / "libcede-agent.so";
-        if (access(candidate.c_str(), R_OK) == 0) {
-            return candidate;
-        }
-    }
-    return std::unexpected{
-        Error{fmt::format("can't find libcede-agent.so beside {} or in {}; give its path with --agent",
-                          self.string(), CEDE_AGENT_DIR)}};
-}
-
-rlim_t descriptors_beside(const Config& config) {
-    return 2 * rlim_t{config.children} + descriptors_for_ourselves;
-}
-
-// Parked connections are descriptors of ours, and those that have become readable and wait for a child are as
-// many again. Returns what the children are to get back.
-rlimit raise_open_files(const Config& config) {
-    rlimit before{};
-    getrlimit(RLIMIT_NOFILE, &before);
-    rlimit wanted = before;
-    const rlim_t needed = 2 * rlim_t{config.max_parked} + descriptors_beside(config);
-    wanted.rlim_cur = std::max(before.rlim_cur, needed);
-    wanted.rlim_max = std::max(before.rlim_max, needed);
-    if (setrlimit(RLIMIT_NOFILE, &wanted) != 0) {
-        // Only root may raise the hard limit.
-        wanted = {std::max(before.rlim_cur, std::min(needed, before.rlim_max)), before.rlim_max};
-        setrlimit(RLIMIT_NOFILE, &wanted);
-    }
-    return before;
-}
-
-Dispatcher::Room room_within_limit(const Config& config) {
-    rlimit limit{};
-    getrlimit(RLIMIT_NOFILE, &limit);
-    const rlim_t others = descriptors_beside(config);
-    const rlim_t held =
-        std::min(limit.rlim_cur > others ? limit.rlim_cur - others : 1, 2 * rlim_t{config.max_parked});
-    const rlim_t parked = std::min<rlim_t>(held - held / 8, config.max_parked);
-    if (parked < config.max_parked) {
-        log(config.origins.contains("max-parked") ? LogLevel::warning : LogLevel::info,
-            "room for {} parked connections only, not {}: the limit of open files is {}; raise it "
-            "(LimitNOFILE=, "
-            "ulimit -Hn) or lower --max-parked",
-            parked, config.max_parked, limit.rlim_cur);
-    }
-    return {parked, held};
 }
 
 bool is_socket(int fd) {
@@ -136,37 +56,6 @@ void keep_off_a_socket_on_stdout() {
     if (is_socket(STDOUT_FILENO)) {
         dup2(STDERR_FILENO, STDOUT_FILENO);
     }
-}
-
-struct Start {
-    children::UniqueFd agent;
-    children::SpawnRequest request;
-};
-
-std::expected<Start, Error> prepare_start(const Config& config, std::size_t listeners) {
-    const auto identity = resolve_identity(config, geteuid());
-    if (!identity) {
-        return std::unexpected{identity.error()};
-    }
-    const auto path = find_agent(config);
-    if (!path) {
-        return std::unexpected{path.error()};
-    }
-    children::UniqueFd agent{open(path->c_str(), O_RDONLY | O_CLOEXEC)};
-    if (!agent) {
-        return std::unexpected{
-            Error{fmt::format("can't open the agent {}: {}", *path, std::strerror(errno))}};
-    }
-    const auto chosen = chosen_environment(own_environment(), config.environment);
-    std::vector<const char*> entries;
-    std::ranges::transform(chosen, std::back_inserter(entries), &std::string::c_str);
-    children::SpawnRequest request;
-    request.command = config.command;
-    request.environment = child_environment(entries, preload_path(listeners), listeners, config.children);
-    request.inherited_fds = {agent.get()};
-    request.surroundings = surroundings_of(config);
-    take_identity(request, *identity);
-    return Start{std::move(agent), std::move(request)};
 }
 
 // Where stock lsphp ends with its parent, so do we; only a web server that gave us its own listener is one.
@@ -194,8 +83,55 @@ void announce(const Config& config, std::span<const Listener> listeners) {
     }
 }
 
-int serve(const Config& config, const Environment& environment) {
+// How this process was started, which is also where a reload starts from.
+struct Invoked {
+    std::vector<std::string> arguments;
+    StartedAs started_as;
+
+    [[nodiscard]] std::expected<Invocation, Error> parse() const {
+        std::vector<const char*> argv;
+        std::ranges::transform(arguments, std::back_inserter(argv), &std::string::c_str);
+        return parse_invocation(argv, environment_of(own_environment()), started_as);
+    }
+};
+
+std::unexpected<Error> all_of(const std::vector<Error>& errors) {
+    std::vector<std::string_view> lines;
+    std::ranges::transform(errors, std::back_inserter(lines), &Error::message);
+    return std::unexpected{Error{fmt::format("{}", fmt::join(lines, "\n")), errors.front().exit_status}};
+}
+
+std::expected<Fresh, Error> refresh(const Invoked& invoked, const Config& running, std::size_t listeners,
+                                    std::uint32_t slots, const rlimit& open_files) {
+    auto invocation = invoked.parse();
+    if (!invocation) {
+        return std::unexpected{invocation.error()};
+    }
+    Fresh fresh;
+    fresh.config = std::move(invocation->config);
+    fresh.kept = keep_what_needs_restart(fresh.config, running);
+    auto objections = check_all(fresh.config, geteuid());
+    if (auto log = check_log(fresh.config); !log) {
+        objections.push_back(std::move(log.error()));
+    }
+    if (!objections.empty()) {
+        return all_of(objections);
+    }
+    if (slots_for(fresh.config) > slots) {
+        return std::unexpected{Error{fmt::format("{}: there is room for {} children; restart cede for more",
+                                                 where(fresh.config, "children"), slots / 4)}};
+    }
+    auto start = prepare_start(fresh.config, listeners, slots, open_files);
+    if (!start) {
+        return std::unexpected{start.error()};
+    }
+    fresh.start = std::move(*start);
+    return fresh;
+}
+
+int serve(const Config& config, const Invoked& invoked) {
     keep_off_a_socket_on_stdout();
+    const Environment environment = environment_of(own_environment());
     const char* const listen_pid = std::getenv("LISTEN_PID");
     const char* const listen_fds = std::getenv("LISTEN_FDS");
     const bool from_systemd = handed_over_by_systemd(getpid(), listen_pid, listen_fds);
@@ -216,7 +152,11 @@ int serve(const Config& config, const Environment& environment) {
     if (!opened) {
         return complain(opened.error());
     }
-    auto start = prepare_start(config, opened->listeners.size());
+    rlimit open_files{};
+    getrlimit(RLIMIT_NOFILE, &open_files);
+    const std::size_t listeners = opened->listeners.size();
+    const std::uint32_t slots = slots_for(config);
+    auto start = prepare_start(config, listeners, slots, open_files);
     if (!start) {
         for (Listener& listener : opened->listeners) {
             listener.remove_socket_file();
@@ -227,19 +167,18 @@ int serve(const Config& config, const Environment& environment) {
     for (const std::string& warning : opened->warnings) {
         log(LogLevel::warning, "{}", warning);
     }
-    const rlimit before = raise_open_files(config);
-    if (!config.rlimit_nofile) {
-        start->request.surroundings.open_files = before;
-    }
+    raise_open_files(config);
     // Children of the zygote become ours when the process between ends (prctl(2)).
     prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
-    auto scoreboard = children::ScoreboardMap::create(config.children);
+    auto scoreboard = children::ScoreboardMap::create(slots);
     if (!scoreboard) {
         return complain({fmt::format("can't make the scoreboard: {}", std::strerror(scoreboard.error()))});
     }
     announce(config, opened->listeners);
-    Supervisor supervisor{config, opened->listeners, std::move(*scoreboard), std::move(start->request),
-                          room_within_limit(config)};
+    Supervisor supervisor{config, opened->listeners, std::move(*scoreboard), std::move(*start),
+                          [=, &invoked](const Config& running) {
+                              return refresh(invoked, running, listeners, slots, open_files);
+                          }};
     follow_parent(supervisor, opened->listeners, from_systemd, environment);
     show_title("supervisor", config.title);
     const int status = supervisor.run();
@@ -268,8 +207,8 @@ int check(const Config& config) {
 }
 
 int dispatch(std::span<const char* const> arguments, const StartedAs& started_as) {
-    const Environment environment = environment_of(own_environment());
-    const auto invocation = parse_invocation(arguments, environment, started_as);
+    const Invoked invoked{{arguments.begin(), arguments.end()}, started_as};
+    const auto invocation = invoked.parse();
     if (!invocation) {
         return complain(invocation.error());
     }
@@ -285,7 +224,7 @@ int dispatch(std::span<const char* const> arguments, const StartedAs& started_as
             if (auto opened = open_log(invocation->config); !opened) {
                 return complain(opened.error());
             }
-            return serve(invocation->config, environment);
+            return serve(invocation->config, invoked);
     }
     return Error::failure;
 }

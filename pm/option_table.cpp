@@ -187,6 +187,11 @@ constexpr std::array table{
            [](Config& c, const std::string& v) {
                return store(c.stop_timeout, parse_time(v, milliseconds{0}));
            }},
+    Option{"reload-timeout", "TIME",
+           "how long children of before a reload may go on with their request, 0: until it ends (0)",
+           [](Config& c, const std::string& v) {
+               return store(c.reload_timeout, parse_time(v, milliseconds{0}));
+           }},
     Option{"start-timeout", "TIME", "how long the command may take to start (30s)",
            [](Config& c, const std::string& v) {
                return store(c.start_timeout, parse_time(v, milliseconds{1}));

@@ -32,6 +32,9 @@ class Overtime {
     // 0: no limit, and nothing to check.
     explicit Overtime(Clock::duration limit) : limit_{limit} {}
 
+    // From now on, also for requests that run.
+    void set_limit(Clock::duration limit) noexcept { limit_ = limit; }
+
     // When the next check is due; never without a limit.
     [[nodiscard]] Clock::time_point due() const noexcept {
         return limit_ > Clock::duration::zero() ? due_ : Clock::time_point::max();

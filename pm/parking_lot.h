@@ -26,6 +26,9 @@ class ParkingLot {
         Dismiss dismiss = [](const children::UniqueFd&) {})
         : poller_{poller}, capacity_{capacity}, kind_{kind}, dismiss_{std::move(dismiss)} {}
 
+    // Takes effect when the next one comes.
+    void set_capacity(std::size_t capacity) noexcept { capacity_ = capacity; }
+
     // Returns a connection that had to make room and has something to read, which must be served, not closed;
     // or the new one if it can't be watched.
     [[nodiscard]] children::UniqueFd park(children::UniqueFd connection);

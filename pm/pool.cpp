@@ -8,6 +8,15 @@
 
 namespace cede::pm {
 
+void Pool::resize(std::uint32_t size) {
+    while (children_.size() > size && children_.back().phase == Phase::vacant) {
+        children_.pop_back();
+    }
+    if (children_.size() < size) {
+        children_.resize(size);
+    }
+}
+
 std::optional<std::uint32_t> Pool::find(pid_t pid) const noexcept {
     const auto found = std::ranges::find_if(
         children_, [pid](const Child& child) { return child.phase == Phase::alive && child.pid == pid; });
@@ -36,6 +45,11 @@ std::uint32_t Pool::count(Phase phase) const noexcept {
 
 std::uint32_t Pool::count_ready() const noexcept {
     return static_cast<std::uint32_t>(std::ranges::count(children_, true, &Child::ready));
+}
+
+std::uint32_t Pool::count_present() const noexcept {
+    return static_cast<std::uint32_t>(std::ranges::count_if(
+        children_, [](const Child& child) { return child.phase != Phase::vacant && !child.superseded(); }));
 }
 
 void Pool::order(std::uint32_t slot, std::uint32_t generation, children::UniqueFd channel,

@@ -3,16 +3,17 @@
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <string>
 #include <sys/types.h>
-#include <vector>
 
 #include "children/unique_fd.h"
 
 namespace cede::pm {
 
-// Who is alive, by slot. Books only: no system call but the closing of channels.
+// Who is alive, by slot. Books only: no system call but the closing of channels. References to a child stay
+// good when slots are added.
 class Pool {
   public:
     using Clock = std::chrono::steady_clock;
@@ -27,6 +28,8 @@ class Pool {
         bool ready = false;      // has asked for its first connection
         bool leaving = false;    // was told to end, by itself or with all others
         bool abandoned = false;  // ordered from a zygote that has died since
+        bool outdated = false;   // of a configuration that is no longer the running one
+        bool successor = false;  // ordered in place of an outdated one
         std::uint16_t age = 0;
         std::uint32_t generation = 0;
         unsigned chance = 0;  // 0 to 99: how much earlier than others it is recycled
@@ -34,9 +37,16 @@ class Pool {
         children::UniqueFd channel;
         Clock::time_point ordered_at{};
         Clock::time_point ready_at{};
+        Clock::time_point leaving_since{};
+
+        // Told to end, with another one in its place already: counts for nothing any more.
+        [[nodiscard]] bool superseded() const noexcept { return outdated && leaving; }
     };
 
     explicit Pool(std::uint32_t size) : children_(size) {}
+
+    // Adds slots, or takes vacant ones away from the end, until there are `size`, or as few as can be.
+    void resize(std::uint32_t size);
 
     [[nodiscard]] std::uint32_t size() const noexcept { return static_cast<std::uint32_t>(children_.size()); }
     [[nodiscard]] Child& at(std::uint32_t slot) noexcept { return children_[slot]; }
@@ -48,6 +58,9 @@ class Pool {
     [[nodiscard]] std::uint32_t count_ready() const noexcept;
     [[nodiscard]] bool empty() const noexcept { return count(Phase::vacant) == size(); }
 
+    // Slots with a process whose place nobody else has taken.
+    [[nodiscard]] std::uint32_t count_present() const noexcept;
+
     void order(std::uint32_t slot, std::uint32_t generation, children::UniqueFd channel,
                Clock::time_point now);
     void vacate(std::uint32_t slot) noexcept;
@@ -56,7 +69,7 @@ class Pool {
     [[nodiscard]] std::string identity(std::uint32_t slot) const;
 
   private:
-    std::vector<Child> children_;
+    std::deque<Child> children_;
 };
 
 }  // namespace cede::pm

@@ -32,6 +32,9 @@ Sizing::Change Sizing::decide(const Headcount& count, Clock::time_point now) {
     const unsigned places =
         std::min(room, sizes_.most_starting - std::min(sizes_.most_starting, count.starting));
     present_ = present;
+    if (present > sizes_.most) {
+        return {0, std::min(present - sizes_.most, count.spare)};
+    }
     if (sizes_.mode == PoolMode::fixed) {
         return {places, 0};
     }
@@ -60,7 +63,7 @@ Sizing::Change Sizing::decide(const Headcount& count, Clock::time_point now) {
 }
 
 Sizing::Clock::time_point Sizing::due(Clock::time_point now) const noexcept {
-    const bool may_shrink = sizes_.mode != PoolMode::fixed && present_ > sizes_.least_spare;
+    const bool may_shrink = present_ > (sizes_.mode == PoolMode::fixed ? sizes_.most : sizes_.least_spare);
     return may_shrink ? now + sample_interval : Clock::time_point::max();
 }
 

@@ -42,6 +42,9 @@ class Sizing {
 
     explicit Sizing(const Sizes& sizes) : sizes_{sizes} {}
 
+    // From now on; what was needed lately is remembered.
+    void set(const Sizes& sizes) noexcept { sizes_ = sizes; }
+
     struct Change {
         unsigned start = 0;
         unsigned retire = 0;
@@ -49,10 +52,11 @@ class Sizing {
     };
     // To be asked whenever the count or the number of waiters may have changed, and when due() is reached.
     // Starts as many as there are waiters nobody is left for, and what is missing of spare ones; lets go, a
-    // quarter a second, what the window's peak and the spare ones allowed do not need. Never both.
+    // quarter a second, what the window's peak and the spare ones allowed do not need, and at once what is
+    // above the limit. Never both.
     [[nodiscard]] Change decide(const Headcount& count, Clock::time_point now);
 
-    // When to ask next although nothing has happened. Never in a fixed pool.
+    // When to ask next although nothing has happened. Never in a fixed pool that is not too large.
     [[nodiscard]] Clock::time_point due(Clock::time_point now) const noexcept;
 
     [[nodiscard]] const Sizes& sizes() const noexcept { return sizes_; }

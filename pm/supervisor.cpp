@@ -20,23 +20,10 @@ namespace {
 constexpr auto longest_turn = std::chrono::milliseconds{10};
 constexpr auto start_check_interval = std::chrono::milliseconds{100};
 
-// What the request has already is the agent's file, which stays last (zygote_protocol.h).
-children::SpawnRequest with_descriptors(children::SpawnRequest request, std::span<const Listener> listeners,
-                                        int scoreboard, int handoff) {
-    request.stdin_fd = listeners.front().fd.get();
-    std::vector<int> descriptors{scoreboard, handoff};
-    for (const Listener& listener : listeners) {
-        descriptors.push_back(listener.fd.get());
-    }
-    request.inherited_fds.insert(request.inherited_fds.begin(), descriptors.begin(), descriptors.end());
-    return request;
-}
-
 }  // namespace
 
 Supervisor::Supervisor(const Config& config, std::span<Listener> listeners,
-                       children::ScoreboardMap scoreboard, children::SpawnRequest request,
-                       Dispatcher::Room room)
+                       children::ScoreboardMap scoreboard, Start start, Refresh refresh)
     : config_{config},
       listeners_{listeners},
       scoreboard_{std::move(scoreboard)},
@@ -45,21 +32,14 @@ Supervisor::Supervisor(const Config& config, std::span<Listener> listeners,
                   scoreboard_,
                   pool_,
                   listeners_,
-                  room,
+                  room_within_limit(config),
                   config.give_up == GiveUp::park ? children::GiveUpBy::parking : children::GiveUpBy::closing},
-      zygote_{
-          poller_,
-          with_descriptors(std::move(request), listeners, scoreboard_.fd(), dispatcher_.handoff_receiver()),
-          {[this] { on_zygote_ready(); },
-           [this](const children::ZygoteReport& report) { on_forked(report); }}},
+      refresh_{std::move(refresh)},
+      zygote_{make_zygote(std::move(start))},
       sizing_{*sizes_of(config)},
       overtime_{config.request_timeout} {
-    children::Control& control = scoreboard_.control();
-    if (config.keepalive_limit) {
-        control.keepalive_limit = config.keepalive_limit->children(config.children);
-    }
-    control.protocol = config.protocol;
-    control.listeners_inherited = listeners.front().created ? 0 : 1;
+    scoreboard_.control().listeners_inherited = listeners.front().created ? 0 : 1;
+    publish_settings();
 }
 
 int Supervisor::run() {
@@ -92,7 +72,9 @@ void Supervisor::on_events() {
         for (const Poller::Event& event : poller_.poll()) {
             switch (event.tag.kind) {
                 case Poller::Kind::zygote:
-                    zygote_.on_readable();
+                    if (ZygoteHost* const zygote = find_zygote(event.tag.index)) {
+                        zygote->on_readable();
+                    }
                     break;
                 case Poller::Kind::child:
                     on_child_readable(event);
@@ -106,7 +88,8 @@ void Supervisor::on_events() {
     } while (dispatcher_.rest() && Clock::now() < longest);
     end_drain_if_empty();
     // Counting asks the kernel who waits: not at each event when there is no place for anybody more.
-    if (config_.pool_mode != PoolMode::fixed && dispatcher_.anybody_waits() && pool_.any_vacant()) {
+    if (config_.pool_mode != PoolMode::fixed && dispatcher_.anybody_waits() &&
+        pool_.count_present() < config_.children) {
         resize();
     }
     arm_timer();
@@ -156,8 +139,7 @@ void Supervisor::on_signal(int number) {
                 if (number == SIGUSR1) {
                     (void)reopen_log();
                 } else {
-                    log(LogLevel::notice, "{} has no meaning here and is ignored (docs/signals.md)",
-                        strsignal(number));
+                    reload(number == SIGHUP ? "SIGHUP" : "SIGUSR2", [](const Outcome&) {});
                 }
             });
             break;
@@ -174,21 +156,27 @@ void Supervisor::arm_timer() {
     consider(overtime_.due());
     if (course_ == Course::draining || course_ == Course::stopping) {
         consider(stop_deadline_);
-    } else if (zygote_.phase() == ZygoteHost::Phase::down) {
+    } else if (zygote_->phase() == ZygoteHost::Phase::down) {
         consider(zygote_respawn_.earliest());
-    } else if (zygote_.phase() != ZygoteHost::Phase::ready) {
+    } else if (zygote_->phase() != ZygoteHost::Phase::ready) {
         consider(now + start_check_interval);
     } else {
         if (pool_.any_starting()) {
             consider(now + start_check_interval);
         }
-        if (pool_.any_vacant() && config_.pool_mode == PoolMode::fixed) {
+        if (config_.pool_mode == PoolMode::fixed && pool_.count_present() < config_.children) {
             consider(std::max(child_respawn_.earliest(), now + start_check_interval));
         }
         consider(sizing_.due(now));
         if (config_.recycling.any()) {
             consider(recycle_due_);
         }
+    }
+    if (reload_.stage != Reload::Stage::none || children_wanted_ || !former_zygotes_.empty()) {
+        consider(now + start_check_interval);
+    }
+    if (reload_.outdated_left) {
+        consider(now + std::chrono::seconds{1});
     }
     // Moving a timer costs; one that is set for an earlier time only finds nothing to do and is set again.
     if (next >= timer_set_for_) {
@@ -221,12 +209,13 @@ void Supervisor::on_timer() {
     if (course_ != Course::starting && course_ != Course::serving) {
         return;
     }
-    if (zygote_.phase() == ZygoteHost::Phase::down) {
+    tend_reload(now);
+    if (zygote_->phase() == ZygoteHost::Phase::down) {
         if (now >= zygote_respawn_.earliest()) {
             start_zygote();
         }
-    } else if (const std::string why = zygote_.overdue(now, config_.start_timeout); !why.empty()) {
-        zygote_.kill();
+    } else if (const std::string why = zygote_->overdue(now, config_.start_timeout); !why.empty()) {
+        zygote_->kill();
         fail_start(why);
     } else {
         end_slow_starts(now);

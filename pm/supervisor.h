@@ -3,6 +3,8 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <string_view>
@@ -21,12 +23,14 @@
 #include "pm/config.h"
 #include "pm/dispatcher.h"
 #include "pm/listener.h"
+#include "pm/outcome.h"
 #include "pm/overtime.h"
 #include "pm/poller.h"
 #include "pm/pool.h"
 #include "pm/refusals.h"
 #include "pm/respawn.h"
 #include "pm/sizing.h"
+#include "pm/startup.h"
 #include "pm/zygote_host.h"
 
 namespace cede::pm {
@@ -35,12 +39,20 @@ namespace cede::pm {
 // dispatcher's business.
 class Supervisor {
   public:
-    // `request` lacks the descriptors, which the supervisor adds. Throws std::system_error.
+    // `start` lacks the descriptors, which the supervisor adds. `refresh` is for reload(). Throws
+    // std::system_error.
     Supervisor(const Config& config, std::span<Listener> listeners, children::ScoreboardMap scoreboard,
-               children::SpawnRequest request, Dispatcher::Room room);
+               Start start, Refresh refresh);
 
     // Before run(): stops gracefully when the process behind this pidfd ends.
     void follow(children::UniqueFd parent);
+
+    // Another generation of children, by the configuration as it is then, takes the place of the running one,
+    // step by step. If it does not work, the running one goes on. `cause` is for the log. One after the
+    // other: what is asked for meanwhile is done once, afterwards.
+    void reload(std::string_view cause, Answer answer);
+    // How many children, at the most if they are not fixed, until the next reload.
+    void set_children(unsigned children, Answer answer);
 
     // Serves until stopped. The exit status: 0, or 1 if the children could never be started.
     int run();
@@ -48,22 +60,61 @@ class Supervisor {
   private:
     using Clock = std::chrono::steady_clock;
     enum class Course : std::uint8_t { starting, serving, draining, stopping };
+    struct Reload {
+        enum class Stage : std::uint8_t {
+            none,
+            loading,    // PHP starts
+            proving,    // its first child does
+            replacing,  // the configuration is the running one, children are replaced
+        } stage = Stage::none;
+        Config config;                  // until it is the running one
+        std::vector<std::string> kept;  // settings that need a restart to change
+        std::uint32_t trial = 0;        // slot of the first child
+        unsigned credits = 0;           // successors that are ready and have not replaced anybody yet
+        unsigned replaced = 0;
+        bool outdated_left = false;  // some still serve their last request
+        Clock::time_point begun{};
+        Clock::time_point last_progress{};
+        std::vector<Answer> answers;
+        std::vector<Answer> answers_of_next;
+        std::string next_cause;  // not empty: once more, when this one has ended
+    };
 
     void watch_poller();
     void on_events();
     void watch_signals();
     void on_signal(int number);
+    void publish_settings();
     void arm_timer();
     void on_timer();
 
+    [[nodiscard]] std::unique_ptr<ZygoteHost> make_zygote(Start start);
+    template <typename Wanted>
+    [[nodiscard]] ZygoteHost* find_zygote_if(Wanted wanted) {
+        for (ZygoteHost* const zygote : {zygote_.get(), next_zygote_.get()}) {
+            if (zygote != nullptr && wanted(*zygote)) {
+                return zygote;
+            }
+        }
+        for (const auto& zygote : former_zygotes_) {
+            if (wanted(*zygote)) {
+                return zygote.get();
+            }
+        }
+        return nullptr;
+    }
+    [[nodiscard]] ZygoteHost* find_zygote(std::uint32_t id) noexcept;
+    [[nodiscard]] ZygoteHost* find_zygote_by_pid(pid_t pid) noexcept;
+    [[nodiscard]] ZygoteHost* find_zygote_of(std::uint32_t generation) noexcept;
     void start_zygote();
     void fail_start(const std::string& explanation);
-    void on_zygote_ready();
+    void on_zygote_ready(std::uint32_t id);
     void on_forked(const children::ZygoteReport& report);
     [[nodiscard]] Headcount count_heads();
     void resize();
     void enter_service();
-    [[nodiscard]] bool order_child(std::uint32_t slot);
+    [[nodiscard]] std::optional<std::uint32_t> find_place();
+    [[nodiscard]] std::optional<std::uint32_t> order_child(ZygoteHost& zygote, const Config& config);
     void retire(std::uint32_t slot, std::string_view why);
     void retire_spare(unsigned count);
     void recycle(Clock::time_point now);
@@ -72,11 +123,32 @@ class Supervisor {
     void on_child_ready(std::uint32_t slot);
     void on_refused(std::uint32_t slot, const children::ChildReport& report);
     void drop_channel(std::uint32_t slot) noexcept;
+    void vacate(std::uint32_t slot, const std::string& why);
+
+    void begin_reload(std::string_view cause);
+    void prove_next();
+    void commit_reload();
+    void take_over_config(Config config);
+    void roll();
+    [[nodiscard]] bool retire_outdated();
+    void on_successor_ready(std::uint32_t slot);
+    void on_vacated(std::uint32_t slot, const std::string& why);
+    void tend_reload(Clock::time_point now);
+    void end_outdated(Clock::time_point now);
+    void finish_reload();
+    void fail_reload(const std::string& why);
+    void abandon_reload();
+    void end_reload(const Outcome& outcome);
+    void answer_all(const Outcome& outcome);
+    void begin_next_reload();
+    void dismiss_zygote(std::unique_ptr<ZygoteHost> zygote);
+    void check_children_wanted(Clock::time_point now);
 
     void reap();
-    void on_zygote_exit(int status);
+    void on_zygote_exit(ZygoteHost& zygote, int status);
+    void for_all_zygotes(void (ZygoteHost::*action)() noexcept) noexcept;
     void on_child_exit(std::uint32_t slot, int status);
-    void settle_orders_of_dead_zygote();
+    void settle_orders_of_dead_zygote(std::uint32_t generation);
     [[nodiscard]] bool adopt(std::uint32_t slot);
     void on_channel_end(std::uint32_t slot);
 
@@ -96,7 +168,19 @@ class Supervisor {
     Pool pool_;
     Poller poller_;
     Dispatcher dispatcher_;
-    ZygoteHost zygote_;
+    Refresh refresh_;
+    std::uint32_t last_zygote_id_ = 0;
+    std::uint32_t generation_ = 0;
+    std::unique_ptr<ZygoteHost> zygote_;                       // of the running configuration
+    std::unique_ptr<ZygoteHost> next_zygote_;                  // of the one that a reload tries
+    std::vector<std::unique_ptr<ZygoteHost>> former_zygotes_;  // dismissed, not yet ended
+    Reload reload_;
+    struct ChildrenWanted {
+        unsigned children;
+        Clock::time_point deadline;
+        Answer answer;
+    };
+    std::optional<ChildrenWanted> children_wanted_;
     Respawn zygote_respawn_;
     Respawn child_respawn_;
     Sizing sizing_;

@@ -29,15 +29,31 @@ long long microseconds(std::chrono::steady_clock::duration duration) {
 
 }  // namespace
 
+std::unique_ptr<ZygoteHost> Supervisor::make_zygote(Start start) {
+    children::SpawnRequest& request = start.request;
+    request.stdin_fd = listeners_.front().fd.get();
+    std::vector<int> descriptors{scoreboard_.fd(), dispatcher_.handoff_receiver()};
+    for (const Listener& listener : listeners_) {
+        descriptors.push_back(listener.fd.get());
+    }
+    // What the request has already is the agent's file, which stays last (zygote_protocol.h).
+    request.inherited_fds.insert(request.inherited_fds.begin(), descriptors.begin(), descriptors.end());
+    const std::uint32_t id = ++last_zygote_id_;
+    return std::make_unique<ZygoteHost>(
+        poller_, id, std::move(start),
+        ZygoteHost::Listener{[this, id] { on_zygote_ready(id); },
+                             [this](const children::ZygoteReport& report) { on_forked(report); }});
+}
+
 void Supervisor::start_zygote() {
     std::string explanation;
-    if (!zygote_.start(Clock::now(), explanation)) {
+    if (!zygote_->start(++generation_, Clock::now(), explanation)) {
         zygote_respawn_.refused(Clock::now());
         fail_start(fmt::format("{}: {}", config_.command.front(), explanation));
         return;
     }
-    log(LogLevel::info, "zygote gen={} pid={} started: {}", zygote_.generation(), zygote_.pid(),
-        config_.command.front());
+    log(LogLevel::info, "zygote gen={} pid={} started: {}", zygote_->generation(), zygote_->pid(),
+        zygote_->program());
 }
 
 // The very first start must succeed: whoever starts cede wants to hear it. Later ones are tried again.
@@ -49,11 +65,16 @@ void Supervisor::fail_start(const std::string& explanation) {
     }
 }
 
-void Supervisor::on_zygote_ready() {
-    log(LogLevel::info, "zygote gen={} pid={} ready after {} ms; its children speak {}", zygote_.generation(),
-        zygote_.pid(), microseconds(Clock::now() - zygote_.started_at()) / 1000,
-        protocol::name_of(zygote_.protocol()));
-    dispatcher_.speak(zygote_.protocol());
+void Supervisor::on_zygote_ready(std::uint32_t id) {
+    const ZygoteHost* const zygote = find_zygote(id);
+    log(LogLevel::info, "zygote gen={} pid={} ready after {} ms; its children speak {}", zygote->generation(),
+        zygote->pid(), microseconds(Clock::now() - zygote->started_at()) / 1000,
+        protocol::name_of(zygote->protocol()));
+    if (zygote == next_zygote_.get()) {
+        prove_next();
+        return;
+    }
+    dispatcher_.speak(zygote->protocol());
     resize();
     enter_service();
 }
@@ -63,7 +84,7 @@ Headcount Supervisor::count_heads() {
     Headcount count;
     for (std::uint32_t slot = 0; slot < pool_.size(); ++slot) {
         const Pool::Child& child = pool_.at(slot);
-        if (child.phase == Pool::Phase::vacant) {
+        if (child.phase == Pool::Phase::vacant || child.superseded()) {
             continue;
         }
         const ChildState state = scoreboard_.slot(slot).state.load();
@@ -86,17 +107,19 @@ Headcount Supervisor::count_heads() {
 
 void Supervisor::resize() {
     if ((course_ != Course::starting && course_ != Course::serving) ||
-        zygote_.phase() != ZygoteHost::Phase::ready || Clock::now() < child_respawn_.earliest()) {
+        zygote_->phase() != ZygoteHost::Phase::ready || Clock::now() < child_respawn_.earliest()) {
         return;
     }
     const Sizing::Change change = sizing_.decide(count_heads(), Clock::now());
     for (unsigned started = 0; started < change.start; ++started) {
-        const auto slot = pool_.any_vacant();
-        if (!slot || !order_child(*slot)) {
+        if (!order_child(*zygote_, config_)) {
             return;
         }
     }
-    retire_spare(change.retire);
+    // While one generation replaces another there are more for a moment.
+    if (reload_.stage == Reload::Stage::none) {
+        retire_spare(change.retire);
+    }
 }
 
 // Who has had nothing to do for longest; with a connection only if there is nobody without.
@@ -122,7 +145,9 @@ void Supervisor::retire_spare(unsigned count) {
     std::ranges::sort(candidates);
     candidates.resize(std::min<std::size_t>(candidates.size(), count));
     for (const Candidate& candidate : candidates) {
-        retire(candidate.slot, "not needed (--max-spare, --idle-timeout)");
+        retire(candidate.slot, config_.pool_mode == PoolMode::fixed
+                                   ? "not needed (--children)"
+                                   : "not needed (--max-spare, --idle-timeout)");
     }
 }
 
@@ -130,6 +155,7 @@ void Supervisor::retire_spare(unsigned count) {
 void Supervisor::retire(std::uint32_t slot, std::string_view why) {
     log(LogLevel::info, "{} is to end: {}", pool_.identity(slot), why);
     pool_.at(slot).leaving = true;
+    pool_.at(slot).leaving_since = Clock::now();
     scoreboard_.slot(slot).retire.store(1);
     Dispatcher::ring(pool_.at(slot));
 }
@@ -141,12 +167,16 @@ void Supervisor::recycle(Clock::time_point now) {
     recycle_due_ = now + std::chrono::seconds{1};
     std::vector<ChildFacts> facts(pool_.size());
     const std::uint64_t now_ns = children::monotonic_ns();
-    unsigned missing = 0;
+    const unsigned present = pool_.count_present();
+    unsigned missing =
+        config_.pool_mode != PoolMode::fixed ? 0 : config_.children - std::min(config_.children, present);
     for (std::uint32_t slot = 0; slot < pool_.size(); ++slot) {
         const Pool::Child& child = pool_.at(slot);
-        const bool vacant = child.phase == Pool::Phase::vacant;
-        if (vacant || !child.ready || child.leaving) {
-            missing += vacant && config_.pool_mode != PoolMode::fixed ? 0U : 1U;
+        if (child.phase == Pool::Phase::vacant || child.superseded()) {
+            continue;
+        }
+        if (!child.ready || child.leaving) {
+            ++missing;
             continue;
         }
         const children::Slot& books = scoreboard_.slot(slot);
@@ -175,9 +205,13 @@ void Supervisor::end_slow_starts(Clock::time_point now) {
             continue;
         }
         if (child.phase == Pool::Phase::ordered) {
+            ZygoteHost* const zygote = find_zygote_of(child.generation);
+            if (zygote == nullptr) {
+                continue;
+            }
             log(LogLevel::error, "zygote gen={} pid={} does not fork within the start timeout, replacing it",
-                zygote_.generation(), zygote_.pid());
-            zygote_.kill();
+                zygote->generation(), zygote->pid());
+            zygote->kill();
             return;
         }
         log(LogLevel::error, "{} is not ready within the start timeout, killing it (--start-timeout)",
@@ -187,30 +221,49 @@ void Supervisor::end_slow_starts(Clock::time_point now) {
     }
 }
 
-bool Supervisor::order_child(std::uint32_t slot) {
+// Where a child could be; there is room for those of two generations.
+std::optional<std::uint32_t> Supervisor::find_place() {
+    if (const auto slot = pool_.any_vacant()) {
+        return slot;
+    }
+    if (pool_.size() == scoreboard_.slots()) {
+        return std::nullopt;
+    }
+    pool_.resize(pool_.size() + 1);
+    scoreboard_.control().slots_used = pool_.size();
+    return pool_.size() - 1;
+}
+
+// The slot; none if it could not be ordered.
+std::optional<std::uint32_t> Supervisor::order_child(ZygoteHost& zygote, const Config& config) {
+    const auto place = find_place();
+    if (!place) {
+        return std::nullopt;
+    }
+    const std::uint32_t slot = *place;
     int ends[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
         log(LogLevel::error,
             "can't make a channel for child={}: {} (raise the limit of open files, ulimit -n)", slot,
             std::strerror(errno));
         child_respawn_.refused(Clock::now());
-        return false;
+        return std::nullopt;
     }
     children::UniqueFd ours{ends[0]};
     const children::UniqueFd theirs{ends[1]};
     scoreboard_.reset(slot, ChildState::starting);
     constexpr unsigned chances = 100;
     const auto chance = static_cast<unsigned>(random_() % chances);
-    scoreboard_.slot(slot).quota = quota_of(config_.max_requests, config_.recycling.jitter_percent, chance);
+    scoreboard_.slot(slot).quota = quota_of(config.max_requests, config.recycling.jitter_percent, chance);
     const Poller::Tag tag{Poller::Kind::child, slot, pool_.at(slot).age};
-    if (!zygote_.order(slot, theirs.get()) || !poller_.add(ours.get(), EPOLLIN, tag)) {
+    if (!zygote.order(slot, theirs.get()) || !poller_.add(ours.get(), EPOLLIN, tag)) {
         scoreboard_.reset(slot, ChildState::empty);
         child_respawn_.refused(Clock::now());
-        return false;
+        return std::nullopt;
     }
-    pool_.order(slot, zygote_.generation(), std::move(ours), Clock::now());
+    pool_.order(slot, zygote.generation(), std::move(ours), Clock::now());
     pool_.at(slot).chance = chance;
-    return true;
+    return slot;
 }
 
 void Supervisor::on_forked(const children::ZygoteReport& report) {
@@ -220,10 +273,8 @@ void Supervisor::on_forked(const children::ZygoteReport& report) {
     if (report.says == ZygoteSays::not_forked) {
         log(LogLevel::error, "can't fork child={}: {} (see ulimit -u, the cgroup's pids.max and free memory)",
             report.slot, std::strerror(report.number));
-        drop_channel(report.slot);
-        scoreboard_.reset(report.slot, ChildState::empty);
-        pool_.vacate(report.slot);
         child_respawn_.refused(Clock::now());
+        vacate(report.slot, std::strerror(report.number));
         return;
     }
     Pool::Child& child = pool_.at(report.slot);
@@ -296,6 +347,7 @@ void Supervisor::on_child_ready(std::uint32_t slot) {
         microseconds(child.ready_at - child.ordered_at));
     dispatcher_.child_is_watching();
     dispatcher_.look_later();
+    on_successor_ready(slot);
     enter_service();
 }
 
@@ -305,6 +357,7 @@ void Supervisor::enter_service() {
         course_ = Course::serving;
         zygote_respawn_.succeeded();
         log(LogLevel::notice, "ready children={}", ready);
+        begin_next_reload();
     }
 }
 
@@ -314,7 +367,7 @@ void Supervisor::on_refused(std::uint32_t slot, const ChildReport& report) {
         total += scoreboard_.slot(i).refused.load(std::memory_order_relaxed);
     }
     const std::string line = refusals_.report(Clock::now(), pool_.identity(slot), report.why, report.spoken,
-                                              zygote_.protocol(), total);
+                                              zygote_->protocol(), total);
     if (!line.empty()) {
         log(LogLevel::warning, "{}", line);
     }

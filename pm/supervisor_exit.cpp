@@ -49,8 +49,8 @@ void Supervisor::reap() {
         if (pid <= 0) {
             break;
         }
-        if (pid == zygote_.pid()) {
-            on_zygote_exit(status);
+        if (ZygoteHost* const zygote = find_zygote_by_pid(pid)) {
+            on_zygote_exit(*zygote, status);
         } else if (const auto slot = pool_.find(pid)) {
             on_child_exit(*slot, status);
         } else if (pool_.count(Pool::Phase::ordered) > 0) {
@@ -67,17 +67,25 @@ void Supervisor::reap() {
     finish_if_empty();
 }
 
-void Supervisor::on_zygote_exit(int status) {
-    const bool was_ready = zygote_.phase() == ZygoteHost::Phase::ready;
-    const pid_t pid = zygote_.pid();
-    const std::string why = zygote_.on_exit(status);
-    settle_orders_of_dead_zygote();
+void Supervisor::on_zygote_exit(ZygoteHost& zygote, int status) {
+    const bool was_ready = zygote.phase() == ZygoteHost::Phase::ready;
+    const pid_t pid = zygote.pid();
+    const std::string why = zygote.on_exit(status);
+    settle_orders_of_dead_zygote(zygote.generation());
+    if (&zygote != zygote_.get() && &zygote != next_zygote_.get()) {
+        std::erase_if(former_zygotes_, [&zygote](const auto& former) { return former.get() == &zygote; });
+        return;
+    }
     if (course_ == Course::draining || course_ == Course::stopping) {
         return;
     }
+    if (&zygote == next_zygote_.get()) {
+        fail_reload(why);
+        return;
+    }
     const auto now = Clock::now();
-    zygote_respawn_.ended(now, now - zygote_.started_at(), false);
-    log(LogLevel::error, "zygote gen={} pid={}: {}", zygote_.generation(), pid, why);
+    zygote_respawn_.ended(now, now - zygote.started_at(), false);
+    log(LogLevel::error, "zygote gen={} pid={}: {}", zygote.generation(), pid, why);
     if (course_ == Course::starting && !was_ready) {
         exit_status_ = Error::failure;
         stop();
@@ -86,9 +94,9 @@ void Supervisor::on_zygote_exit(int status) {
 
 // Its last children may be alive, or about to be, although it could not say so. Whoever still holds the other
 // end of an order's channel is one; when nobody does, the channel ends.
-void Supervisor::settle_orders_of_dead_zygote() {
+void Supervisor::settle_orders_of_dead_zygote(std::uint32_t generation) {
     for (std::uint32_t slot = 0; slot < pool_.size(); ++slot) {
-        if (pool_.at(slot).phase != Pool::Phase::ordered) {
+        if (pool_.at(slot).phase != Pool::Phase::ordered || pool_.at(slot).generation != generation) {
             continue;
         }
         pool_.at(slot).abandoned = true;
@@ -127,8 +135,7 @@ void Supervisor::on_channel_end(std::uint32_t slot) {
     drop_channel(slot);
     Pool::Child& child = pool_.at(slot);
     if (child.phase == Pool::Phase::ordered && child.abandoned) {
-        scoreboard_.reset(slot, ChildState::empty);
-        pool_.vacate(slot);
+        vacate(slot, "it ended before it was ready");
         resize();
         finish_if_empty();
     }
@@ -137,28 +144,33 @@ void Supervisor::on_channel_end(std::uint32_t slot) {
 void Supervisor::on_child_exit(std::uint32_t slot, int status) {
     const Pool::Child& child = pool_.at(slot);
     const auto now = Clock::now();
+    const std::string how =
+        WIFSIGNALED(status)
+            ? fmt::format("was killed by signal {} ({}){}", WTERMSIG(status), strsignal(WTERMSIG(status)),
+                          WCOREDUMP(status) ? ", core dumped" : "")
+            : fmt::format("ended with exit status {}", WEXITSTATUS(status));
     const children::Slot& books = scoreboard_.slot(slot);
     const std::uint64_t requests = books.requests.load();
     const bool expected = course_ == Course::draining || course_ == Course::stopping;
     const std::string served = fmt::format(
         "after {} requests on {} new and {} parked connections, {} parked and {} closed by itself", requests,
         books.accepted.load(), books.taken.load(), books.parked.load(), books.closed.load());
-    if (WIFSIGNALED(status)) {
-        log(expected ? LogLevel::info : LogLevel::warning, "{} was killed by signal {} ({}){} {}",
-            pool_.identity(slot), WTERMSIG(status), strsignal(WTERMSIG(status)),
-            WCOREDUMP(status) ? ", core dumped" : "", served);
-    } else {
-        log(LogLevel::info, "{} ended with exit status {} {}", pool_.identity(slot), WEXITSTATUS(status),
-            served);
-    }
+    log(WIFSIGNALED(status) && !expected ? LogLevel::warning : LogLevel::info, "{} {} {}",
+        pool_.identity(slot), how, served);
     // SIGKILL comes from outside, an administrator or the kernel short of memory: no failed start of ours.
     const bool killed = child.ready && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
     child_respawn_.ended(now, child.ready ? now - child.ready_at : Clock::duration::zero(),
                          requests > 0 || killed || child.leaving);
+    vacate(slot, how);
+    dispatcher_.wake_later();  // it may have been woken for a connection, and died on the way
+}
+
+// `why`: how its process ended, or why there was none.
+void Supervisor::vacate(std::uint32_t slot, const std::string& why) {
     drop_channel(slot);
     scoreboard_.reset(slot, ChildState::empty);
     pool_.vacate(slot);
-    dispatcher_.wake_later();  // it may have been woken for a connection, and died on the way
+    on_vacated(slot, why);
 }
 
 void Supervisor::end_overlong(Clock::time_point now) {
@@ -215,7 +227,8 @@ void Supervisor::drain(std::string_view cause) {
     dispatcher_.begin_drain();
     dispatcher_.settle();
     end_drain_if_empty();
-    zygote_.dismiss();
+    for_all_zygotes(&ZygoteHost::dismiss);
+    abandon_reload();
     finish_if_empty();
 }
 
@@ -237,7 +250,8 @@ void Supervisor::stop() {
         listener.remove_socket_file();
     }
     tell_all(RunMode::stop);
-    zygote_.kill();
+    for_all_zygotes(&ZygoteHost::kill);
+    abandon_reload();
     finish_if_empty();
 }
 
@@ -253,7 +267,7 @@ void Supervisor::tell_all(RunMode mode) noexcept {
 void Supervisor::kill_all() noexcept {
     course_ = Course::stopping;
     stop_deadline_ = Clock::now() + fast_stop_grace;
-    zygote_.kill();
+    for_all_zygotes(&ZygoteHost::kill);
     for (std::uint32_t slot = 0; slot < pool_.size(); ++slot) {
         if (pool_.at(slot).phase == Pool::Phase::alive) {
             kill(pool_.at(slot).pid, SIGKILL);
@@ -271,7 +285,9 @@ void Supervisor::reap_stragglers() noexcept {
 }
 
 void Supervisor::finish_if_empty() {
-    if ((course_ == Course::draining || course_ == Course::stopping) && pool_.empty() && zygote_.pid() == 0) {
+    const bool ending = course_ == Course::draining || course_ == Course::stopping;
+    if (ending && pool_.empty() && zygote_->pid() == 0 && former_zygotes_.empty() &&
+        (!next_zygote_ || next_zygote_->pid() == 0)) {
         finish(exit_status_);
     }
 }

@@ -47,12 +47,20 @@ std::string not_for_web_servers(const std::string& program, const std::string& s
 
 }  // namespace
 
-ZygoteHost::ZygoteHost(Poller& poller, children::SpawnRequest request, Listener listener)
-    : poller_{poller}, request_{std::move(request)}, listener_{std::move(listener)} {
+ZygoteHost::ZygoteHost(Poller& poller, std::uint32_t id, Start start, Listener listener)
+    : poller_{poller},
+      id_{id},
+      agent_{std::move(start.agent)},
+      request_{std::move(start.request)},
+      listener_{std::move(listener)} {
     request_.inherited_fds.insert(request_.inherited_fds.begin(), -1);
 }
 
-bool ZygoteHost::start(Clock::time_point now, std::string& explanation) {
+ZygoteHost::~ZygoteHost() {
+    dismiss();
+}
+
+bool ZygoteHost::start(std::uint32_t generation, Clock::time_point now, std::string& explanation) {
     int ends[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
         explanation = fmt::format("can't make a channel for it: {}", std::strerror(errno));
@@ -67,12 +75,12 @@ bool ZygoteHost::start(Clock::time_point now, std::string& explanation) {
         explanation = explain(pid.error());
         return false;
     }
-    if (!poller_.add(channel_.get(), EPOLLIN, {Poller::Kind::zygote, 0, 0})) {
+    if (!poller_.add(channel_.get(), EPOLLIN, {Poller::Kind::zygote, id_, 0})) {
         explanation = fmt::format("can't watch it: {}", std::strerror(errno));
         ::kill(*pid, SIGKILL);
     }
     pid_ = *pid;
-    ++generation_;
+    generation_ = generation;
     started_at_ = now;
     phase_ = Phase::started;
     sapi_.clear();
@@ -202,6 +210,7 @@ std::string ZygoteHost::on_exit(int status) {
 }
 
 void ZygoteHost::dismiss() noexcept {
+    dismissed_at_ = Clock::now();
     if (channel_) {
         poller_.remove(channel_.get());
         channel_.reset();

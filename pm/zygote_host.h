@@ -12,11 +12,12 @@
 #include "children/unique_fd.h"
 #include "children/zygote_protocol.h"
 #include "pm/poller.h"
+#include "pm/startup.h"
 
 namespace cede::pm {
 
-// The supervisor's handle of the zygote: starts it, orders children from it, hears what it says, and can tell
-// why a start went wrong. One zygote at a time; each start is a new generation.
+// The supervisor's handle of a zygote: starts it, orders children from it, hears what it says, and can tell
+// why a start went wrong. One process at a time; each start is a new generation, which the caller numbers.
 class ZygoteHost {
   public:
     using Clock = std::chrono::steady_clock;
@@ -31,11 +32,15 @@ class ZygoteHost {
         std::function<void(const children::ZygoteReport&)> forked;  // or not: ZygoteReport::says
     };
 
-    // `request` has everything but the channel, which becomes the first of its inherited descriptors.
-    ZygoteHost(Poller& poller, children::SpawnRequest request, Listener listener);
+    // `start` has everything but the channel, which becomes the first of the inherited descriptors. Events
+    // have `id` as their index.
+    ZygoteHost(Poller& poller, std::uint32_t id, Start start, Listener listener);
+    ZygoteHost(const ZygoteHost&) = delete;
+    ZygoteHost& operator=(const ZygoteHost&) = delete;
+    ~ZygoteHost();
 
     // False: the start failed; `explanation` says why.
-    [[nodiscard]] bool start(Clock::time_point now, std::string& explanation);
+    [[nodiscard]] bool start(std::uint32_t generation, Clock::time_point now, std::string& explanation);
     [[nodiscard]] bool order(std::uint32_t slot, int child_channel) noexcept;
     void on_readable();
     // The process has ended with this wait status. Returns why, in a sentence with a remedy where one is
@@ -48,18 +53,24 @@ class ZygoteHost {
     // Set when the start can not be waited for any longer: what it hangs at. Empty while there is time.
     [[nodiscard]] std::string overdue(Clock::time_point now, Clock::duration start_timeout) const;
 
+    [[nodiscard]] std::uint32_t id() const noexcept { return id_; }
+    [[nodiscard]] const std::string& program() const noexcept { return request_.command.front(); }
     [[nodiscard]] Phase phase() const noexcept { return phase_; }
     // What its children speak, once it is ready.
     [[nodiscard]] protocol::Protocol protocol() const noexcept { return protocol_; }
     [[nodiscard]] pid_t pid() const noexcept { return pid_; }
     [[nodiscard]] std::uint32_t generation() const noexcept { return generation_; }
     [[nodiscard]] Clock::time_point started_at() const noexcept { return started_at_; }
+    // The latest dismiss().
+    [[nodiscard]] Clock::time_point dismissed_at() const noexcept { return dismissed_at_; }
 
   private:
     [[nodiscard]] std::string objection(const children::ZygoteReport& report) const;
     void hear(const children::ZygoteReport& report);
 
     Poller& poller_;
+    std::uint32_t id_;
+    children::UniqueFd agent_;
     children::SpawnRequest request_;
     Listener listener_;
     Phase phase_ = Phase::down;
@@ -67,6 +78,7 @@ class ZygoteHost {
     std::uint32_t generation_ = 0;
     children::UniqueFd channel_;
     Clock::time_point started_at_{};
+    Clock::time_point dismissed_at_{};
     std::string sapi_;  // PHP's own name, once known
     protocol::Protocol protocol_ = protocol::Protocol::unknown;
     std::string refusal_;  // why it can't be used, when it has been ended for that

@@ -165,7 +165,8 @@ bool above_keepalive_limit() noexcept {
         return false;
     }
     std::uint32_t connected = 0;
-    for (std::uint32_t i = 0; i < agent.slot_count; ++i) {
+    const std::uint32_t used = agent.control->slots_used.load(std::memory_order_relaxed);
+    for (std::uint32_t i = 0; i < used && i < agent.slot_count; ++i) {
         const ChildState state = agent.slots[i].state.load(std::memory_order_seq_cst);
         connected += state == ChildState::reading || state == ChildState::busy || state == ChildState::idle;
     }

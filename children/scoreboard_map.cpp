@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <new>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <utility>
 
@@ -24,6 +25,29 @@ std::expected<ScoreboardMap, int> ScoreboardMap::create(std::uint32_t slots) {
     auto* const control = new (memory) Control;
     control->slot_count = slots;
     return ScoreboardMap{std::move(fd), memory, slots};
+}
+
+std::expected<ScoreboardMap, int> ScoreboardMap::adopt(UniqueFd fd) {
+    struct stat status {};
+    if (fstat(fd.get(), &status) != 0) {
+        return std::unexpected{errno};
+    }
+    const auto size = static_cast<std::size_t>(status.st_size);
+    if (size < 2 * page_size || size % page_size != 0) {
+        return std::unexpected{EINVAL};
+    }
+    void* const memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
+    if (memory == MAP_FAILED) {
+        return std::unexpected{errno};
+    }
+    const auto slots = static_cast<std::uint32_t>(size / page_size - 1);
+    ScoreboardMap map{std::move(fd), memory, slots};
+    const Control& control = map.control();
+    if (control.magic != scoreboard_magic || control.version != scoreboard_version ||
+        control.slot_count != slots) {
+        return std::unexpected{EINVAL};
+    }
+    return map;
 }
 
 ScoreboardMap::ScoreboardMap(UniqueFd fd, void* memory, std::uint32_t slots) noexcept

@@ -16,6 +16,10 @@ class ScoreboardMap {
     // Fails with errno: out of memory or descriptors.
     static std::expected<ScoreboardMap, int> create(std::uint32_t slots);
 
+    // That of another supervisor in the same process, before this one was executed. Fails with errno; EINVAL:
+    // it is none of this version.
+    static std::expected<ScoreboardMap, int> adopt(UniqueFd fd);
+
     ScoreboardMap(ScoreboardMap&& other) noexcept;
     ScoreboardMap& operator=(ScoreboardMap&&) = delete;
     ScoreboardMap(const ScoreboardMap&) = delete;

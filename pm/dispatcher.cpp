@@ -32,7 +32,8 @@ constexpr unsigned most_looks_an_interval = 10;
 }  // namespace
 
 Dispatcher::Dispatcher(Poller& poller, children::ScoreboardMap& scoreboard, Pool& pool,
-                       std::span<Listener> listeners, Room room, children::GiveUpBy give_up_by)
+                       std::span<Listener> listeners, Room room, children::GiveUpBy give_up_by,
+                       Handoff::Ends handoff)
     : poller_{poller},
       scoreboard_{scoreboard},
       pool_{pool},
@@ -40,7 +41,7 @@ Dispatcher::Dispatcher(Poller& poller, children::ScoreboardMap& scoreboard, Pool
       leaving_{poller, std::numeric_limits<std::size_t>::max(), Poller::Kind::leaving},
       lot_{poller, room.parked, Poller::Kind::parked,
            [this](children::UniqueFd connection) { part_with(std::move(connection)); }},
-      handoff_{poller, pool.size()},
+      handoff_{poller, pool.size(), std::move(handoff)},
       views_(pool.size()),
       room_{room.held},
       give_up_by_{give_up_by} {
@@ -48,7 +49,27 @@ Dispatcher::Dispatcher(Poller& poller, children::ScoreboardMap& scoreboard, Pool
     for (const Listener& listener : listeners_) {
         depths_.push_back(QueueDepth::best_for(listener.fd.get()));
     }
+    scoreboard_.control().waiting = mark_;
     watch_listeners();
+}
+
+Dispatcher::Holdings Dispatcher::holdings() const {
+    return {lot_.list(), leaving_.list(), handoff_.list()};
+}
+
+void Dispatcher::adopt(const Holdings& holdings) {
+    for (const Held& held : holdings.queued) {
+        handoff_.push(children::UniqueFd{held.fd}, held.since_ns);
+    }
+    for (const auto& [held, lot] : {std::pair{&holdings.parked, &lot_}, {&holdings.leaving, &leaving_}}) {
+        for (const Held& connection : *held) {
+            if (children::UniqueFd asked =
+                    lot->park(children::UniqueFd{connection.fd}, connection.since_ns)) {
+                hand_over(std::move(asked));
+            }
+        }
+    }
+    wake_later();
 }
 
 void Dispatcher::on_event(const Poller::Event& event) {

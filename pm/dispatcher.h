@@ -34,7 +34,18 @@ class Dispatcher {
 
     // All references must outlive it. Throws std::system_error.
     Dispatcher(Poller& poller, children::ScoreboardMap& scoreboard, Pool& pool, std::span<Listener> listeners,
-               Room room, children::GiveUpBy give_up_by = children::GiveUpBy::parking);
+               Room room, children::GiveUpBy give_up_by = children::GiveUpBy::parking,
+               Handoff::Ends handoff = {});
+
+    // The connections that are held, by what they are held for.
+    struct Holdings {
+        std::vector<Held> parked;
+        std::vector<Held> leaving;  // their peers have been told to close them
+        std::vector<Held> queued;   // with a request
+    };
+    [[nodiscard]] Holdings holdings() const;
+    // Takes them over, from another dispatcher that is no more. Before any event.
+    void adopt(const Holdings& holdings);
 
     void on_event(const Poller::Event& event);
     // After each batch of events: moves on what they brought, and looks who waits, unless nothing has
@@ -72,6 +83,7 @@ class Dispatcher {
 
     [[nodiscard]] const ParkingLot& lot() const noexcept { return lot_; }
     [[nodiscard]] int handoff_receiver() const noexcept { return handoff_.receiver(); }
+    [[nodiscard]] int handoff_sender() const noexcept { return handoff_.sender(); }
 
     // Wakes a child, which then finds in the scoreboard what is wanted.
     static void ring(const Pool::Child& child) noexcept;

@@ -17,13 +17,16 @@
 #include "children/zygote_protocol.h"
 
 namespace cede::pm {
-Handoff::Handoff(Poller& poller, std::uint32_t children) {
-    int ends[2];
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0) {
-        throw std::system_error{errno, std::generic_category(), "socketpair"};
+Handoff::Handoff(Poller& poller, std::uint32_t children, Ends ends)
+    : ours_{std::move(ends.ours)}, theirs_{std::move(ends.theirs)} {
+    int pair[2];
+    if (!ours_) {
+        if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) != 0) {
+            throw std::system_error{errno, std::generic_category(), "socketpair"};
+        }
+        ours_.reset(pair[0]);
+        theirs_.reset(pair[1]);
     }
-    ours_.reset(ends[0]);
-    theirs_.reset(ends[1]);
     // The kernel charges a message about this much, doubles what it is asked for, and calls the socket
     // writable when a quarter of it is in use. So there is room for two messages a child, and low() at half a
     // message a child.
@@ -41,7 +44,19 @@ Handoff::Handoff(Poller& poller, std::uint32_t children) {
 }
 
 void Handoff::push(children::UniqueFd connection) {
-    queue_.push_back({std::move(connection), children::monotonic_ns()});
+    push(std::move(connection), children::monotonic_ns());
+}
+
+void Handoff::push(children::UniqueFd connection, std::uint64_t since_ns) {
+    queue_.push_back({std::move(connection), since_ns});
+}
+
+std::vector<Held> Handoff::list() const {
+    std::vector<Held> all;
+    for (const Ready& ready : queue_) {
+        all.push_back({ready.connection.get(), ready.since_ns});
+    }
+    return all;
 }
 
 void Handoff::pump() noexcept {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "children/unique_fd.h"
+#include "pm/parking_lot.h"
 #include "pm/poller.h"
 
 namespace cede::pm {
@@ -18,11 +19,20 @@ namespace cede::pm {
 // not be looked at.
 class Handoff {
   public:
-    // Room in the kernel for about twice as many as there are children. Throws std::system_error.
-    Handoff(Poller& poller, std::uint32_t children);
+    struct Ends {
+        children::UniqueFd ours;
+        children::UniqueFd theirs;
+    };
+    // Room in the kernel for about twice as many as there are children. `ends`: of one that goes on here;
+    // empty: a new one. Throws std::system_error.
+    Handoff(Poller& poller, std::uint32_t children, Ends ends = {});
 
     // Queues a connection; pump() moves it on.
     void push(children::UniqueFd connection);
+    // One that has waited since this time (CLOCK_MONOTONIC).
+    void push(children::UniqueFd connection, std::uint64_t since_ns);
+    // Those in here, not in the kernel, in order.
+    [[nodiscard]] std::vector<Held> list() const;
     // Moves on as many as the kernel takes. Also for each event of kind `handoff`.
     void pump() noexcept;
     [[nodiscard]] std::size_t queued() const noexcept { return queue_.size(); }
@@ -44,6 +54,7 @@ class Handoff {
 
     // The end that children read, and park by.
     [[nodiscard]] int receiver() const noexcept { return theirs_.get(); }
+    [[nodiscard]] int sender() const noexcept { return ours_.get(); }
 
   private:
     struct Ready {

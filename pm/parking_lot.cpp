@@ -19,6 +19,18 @@ bool has_data(int fd) noexcept {
 }  // namespace
 
 children::UniqueFd ParkingLot::park(children::UniqueFd connection) {
+    return park(std::move(connection), children::monotonic_ns());
+}
+
+std::vector<Held> ParkingLot::list() const {
+    std::vector<Held> all;
+    for (std::uint32_t index = oldest_; index != none; index = places_[index].next) {
+        all.push_back({places_[index].fd.get(), places_[index].since_ns});
+    }
+    return all;
+}
+
+children::UniqueFd ParkingLot::park(children::UniqueFd connection, std::uint64_t since_ns) {
     const std::uint32_t index = take_place();
     Place& place = places_[index];
     const Poller::Tag tag{kind_, index, place.age};
@@ -28,7 +40,7 @@ children::UniqueFd ParkingLot::park(children::UniqueFd connection) {
         return connection;
     }
     place.fd = std::move(connection);
-    place.since_ns = children::monotonic_ns();
+    place.since_ns = since_ns;
     place.previous = newest_;
     place.next = none;
     (newest_ == none ? oldest_ : places_[newest_].next) = index;

@@ -12,6 +12,12 @@
 
 namespace cede::pm {
 
+// A connection that we hold for nobody in particular.
+struct Held {
+    int fd = -1;
+    std::uint64_t since_ns = 0;  // CLOCK_MONOTONIC
+};
+
 // Connections that nobody serves because nothing is being asked on them. Each waits here, open, until it
 // becomes readable or its peer goes. Reads no byte of any.
 class ParkingLot {
@@ -26,12 +32,16 @@ class ParkingLot {
         Dismiss dismiss = [](const children::UniqueFd&) {})
         : poller_{poller}, capacity_{capacity}, kind_{kind}, dismiss_{std::move(dismiss)} {}
 
-    // Takes effect when the next one comes.
+    // Takes effect with those that come.
     void set_capacity(std::size_t capacity) noexcept { capacity_ = capacity; }
 
     // Returns a connection that had to make room and has something to read, which must be served, not closed;
     // or the new one if it can't be watched.
     [[nodiscard]] children::UniqueFd park(children::UniqueFd connection);
+    // One that was parked elsewhere at this time, which is not before that of any other here.
+    [[nodiscard]] children::UniqueFd park(children::UniqueFd connection, std::uint64_t since_ns);
+    // In order of arrival.
+    [[nodiscard]] std::vector<Held> list() const;
 
     // For an event of the lot's kind. A connection that has become readable leaves the lot; one whose peer
     // has gone is closed; an event for somebody who has left is nothing.

@@ -50,6 +50,7 @@ class Pool {
 
     [[nodiscard]] std::uint32_t size() const noexcept { return static_cast<std::uint32_t>(children_.size()); }
     [[nodiscard]] Child& at(std::uint32_t slot) noexcept { return children_[slot]; }
+    [[nodiscard]] const Child& at(std::uint32_t slot) const noexcept { return children_[slot]; }
     [[nodiscard]] std::optional<std::uint32_t> find(pid_t pid) const noexcept;
     [[nodiscard]] std::optional<std::uint32_t> any_vacant() const noexcept;
     // Somebody was ordered and has not asked for a connection yet.

@@ -50,6 +50,9 @@ class Sizing {
         unsigned retire = 0;
         bool operator==(const Change&) const = default;
     };
+    // There were children before: those wanted at the start are not started again.
+    void resume() noexcept { begun_ = true; }
+
     // To be asked whenever the count or the number of waiters may have changed, and when due() is reached.
     // Starts as many as there are waiters nobody is left for, and what is missing of spare ones; lets go, a
     // quarter a second, what the window's peak and the spare ones allowed do not need, and at once what is

@@ -44,6 +44,13 @@ void raise_open_files(const Config& config) noexcept;
 // What fits into that limit; says so in the log if it is less than --max-parked.
 [[nodiscard]] Dispatcher::Room room_within_limit(const Config& config);
 
+// How this process was started: by what, and with which limit of open files.
+struct Self {
+    std::string executed;                // the path, in full
+    std::vector<std::string> arguments;  // as main() got them
+    rlimit open_files{};
+};
+
 // A configuration read anew while children of another one run.
 struct Fresh {
     Config config;

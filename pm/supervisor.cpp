@@ -19,11 +19,13 @@ namespace {
 
 constexpr auto longest_turn = std::chrono::milliseconds{10};
 constexpr auto start_check_interval = std::chrono::milliseconds{100};
+constexpr auto upgrade_check_interval = std::chrono::milliseconds{10};
 
 }  // namespace
 
 Supervisor::Supervisor(const Config& config, std::span<Listener> listeners,
-                       children::ScoreboardMap scoreboard, Start start, Refresh refresh)
+                       children::ScoreboardMap scoreboard, Start start, Refresh refresh, Self self,
+                       Handoff::Ends handoff)
     : config_{config},
       listeners_{listeners},
       scoreboard_{std::move(scoreboard)},
@@ -33,9 +35,11 @@ Supervisor::Supervisor(const Config& config, std::span<Listener> listeners,
                   pool_,
                   listeners_,
                   room_within_limit(config),
-                  config.give_up == GiveUp::park ? children::GiveUpBy::parking : children::GiveUpBy::closing},
+                  config.give_up == GiveUp::park ? children::GiveUpBy::parking : children::GiveUpBy::closing,
+                  std::move(handoff)},
       refresh_{std::move(refresh)},
       zygote_{make_zygote(std::move(start))},
+      self_{std::move(self)},
       sizing_{*sizes_of(config)},
       overtime_{config.request_timeout} {
     scoreboard_.control().listeners_inherited = listeners.front().created ? 0 : 1;
@@ -47,7 +51,15 @@ int Supervisor::run() {
     poller_handle_.assign(fcntl(poller_.fd(), F_DUPFD_CLOEXEC, 0));
     watch_signals();
     watch_poller();
-    start_zygote();
+    if (resumed_) {
+        // From before, and not lost since: they were blocked.
+        sigset_t none;
+        sigemptyset(&none);
+        sigprocmask(SIG_SETMASK, &none, nullptr);
+        reap();
+    } else {
+        start_zygote();
+    }
     arm_timer();
     loop_.run();
     return exit_status_;
@@ -178,6 +190,9 @@ void Supervisor::arm_timer() {
     if (reload_.outdated_left) {
         consider(now + std::chrono::seconds{1});
     }
+    if (upgrade_.stage != Upgrade::Stage::none) {
+        consider(now + upgrade_check_interval);
+    }
     // Moving a timer costs; one that is set for an earlier time only finds nothing to do and is set again.
     if (next >= timer_set_for_) {
         return;
@@ -210,6 +225,7 @@ void Supervisor::on_timer() {
         return;
     }
     tend_reload(now);
+    tend_upgrade(now);
     if (zygote_->phase() == ZygoteHost::Phase::down) {
         if (now >= zygote_respawn_.earliest()) {
             start_zygote();

@@ -22,6 +22,7 @@
 #include "children/zygote_protocol.h"
 #include "pm/config.h"
 #include "pm/dispatcher.h"
+#include "pm/handover.h"
 #include "pm/listener.h"
 #include "pm/outcome.h"
 #include "pm/overtime.h"
@@ -39,10 +40,15 @@ namespace cede::pm {
 // dispatcher's business.
 class Supervisor {
   public:
-    // `start` lacks the descriptors, which the supervisor adds. `refresh` is for reload(). Throws
-    // std::system_error.
+    // `start` lacks the descriptors, which the supervisor adds. `refresh` is for reload(). `handoff`: of a
+    // supervisor that this one goes on for. Throws std::system_error.
     Supervisor(const Config& config, std::span<Listener> listeners, children::ScoreboardMap scoreboard,
-               Start start, Refresh refresh);
+               Start start, Refresh refresh, Self self, Handoff::Ends handoff = {});
+
+    // Before run(): goes on with what the supervisor had that was executed in this process before. Takes over
+    // all descriptors but those of the constructor's arguments. `failure`: why another program could not, if
+    // that was tried.
+    void resume(const Handover& handover, const std::string& failure);
 
     // Before run(): stops gracefully when the process behind this pidfd ends.
     void follow(children::UniqueFd parent);
@@ -53,6 +59,10 @@ class Supervisor {
     void reload(std::string_view cause, Answer answer);
     // How many children, at the most if they are not fixed, until the next reload.
     void set_children(unsigned children, Answer answer);
+
+    // The program that is now where ours was started from goes on in this process, with all children and
+    // connections; it answers `client` (pm/control_server.h), unless that is none. If it can't, we go on.
+    void upgrade(children::UniqueFd client);
 
     // Serves until stopped. The exit status: 0, or 1 if the children could never be started.
     int run();
@@ -144,6 +154,13 @@ class Supervisor {
     void dismiss_zygote(std::unique_ptr<ZygoteHost> zygote);
     void check_children_wanted(Clock::time_point now);
 
+    void on_upgrade_checked(int status);
+    void tend_upgrade(Clock::time_point now);
+    [[nodiscard]] bool is_quiet() const noexcept;
+    void execute_successor();
+    [[nodiscard]] Handover describe() const;
+    void fail_upgrade(const std::string& why);
+
     void reap();
     void on_zygote_exit(ZygoteHost& zygote, int status);
     void for_all_zygotes(void (ZygoteHost::*action)() noexcept) noexcept;
@@ -175,6 +192,20 @@ class Supervisor {
     std::unique_ptr<ZygoteHost> next_zygote_;                  // of the one that a reload tries
     std::vector<std::unique_ptr<ZygoteHost>> former_zygotes_;  // dismissed, not yet ended
     Reload reload_;
+    Self self_;
+    struct Upgrade {
+        enum class Stage : std::uint8_t {
+            none,
+            checking,  // whether the new program could
+            waiting,   // until nothing is half done
+        } stage = Stage::none;
+        children::UniqueFd client;
+        children::UniqueFd said;  // what the check has printed
+        pid_t check = 0;
+        Clock::time_point deadline{};
+    };
+    Upgrade upgrade_;
+    bool resumed_ = false;
     struct ChildrenWanted {
         unsigned children;
         Clock::time_point deadline;
@@ -200,6 +231,7 @@ class Supervisor {
     boost::asio::io_context loop_{1};
     boost::asio::posix::stream_descriptor poller_handle_{loop_};
     boost::asio::posix::stream_descriptor parent_{loop_};
+    int parent_fd_ = -1;  // owned by parent_
     boost::asio::signal_set signals_{loop_};
     boost::asio::steady_timer timer_{loop_};
     Clock::time_point timer_set_for_ = Clock::time_point::max();

@@ -107,7 +107,8 @@ Headcount Supervisor::count_heads() {
 
 void Supervisor::resize() {
     if ((course_ != Course::starting && course_ != Course::serving) ||
-        zygote_->phase() != ZygoteHost::Phase::ready || Clock::now() < child_respawn_.earliest()) {
+        zygote_->phase() != ZygoteHost::Phase::ready || Clock::now() < child_respawn_.earliest() ||
+        upgrade_.stage == Upgrade::Stage::waiting) {
         return;
     }
     const Sizing::Change change = sizing_.decide(count_heads(), Clock::now());

@@ -51,6 +51,8 @@ void Supervisor::reap() {
         }
         if (ZygoteHost* const zygote = find_zygote_by_pid(pid)) {
             on_zygote_exit(*zygote, status);
+        } else if (pid == upgrade_.check) {
+            on_upgrade_checked(status);
         } else if (const auto slot = pool_.find(pid)) {
             on_child_exit(*slot, status);
         } else if (pool_.count(Pool::Phase::ordered) > 0) {
@@ -203,6 +205,7 @@ void Supervisor::end_overlong(Clock::time_point now) {
 // --- the supervisor's own end ---
 
 void Supervisor::follow(children::UniqueFd parent) {
+    parent_fd_ = parent.get();
     parent_.assign(parent.release());
     parent_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
                        [this](const boost::system::error_code& error) {

@@ -88,6 +88,21 @@ bool ZygoteHost::start(std::uint32_t generation, Clock::time_point now, std::str
     return true;
 }
 
+bool ZygoteHost::adopt(const Handover::Zygote& running) noexcept {
+    channel_.reset(running.channel);
+    pid_ = running.pid;
+    generation_ = running.generation;
+    started_at_ = Clock::time_point{std::chrono::nanoseconds{running.started_at}};
+    protocol_ = static_cast<Protocol>(running.protocol);
+    phase_ = pid_ > 0 ? Phase::ready : Phase::down;
+    return !channel_ || poller_.add(channel_.get(), EPOLLIN, {Poller::Kind::zygote, id_, 0});
+}
+
+Handover::Zygote ZygoteHost::describe() const noexcept {
+    return {pid_, channel_.get(), generation_, static_cast<std::uint32_t>(protocol_),
+            std::chrono::nanoseconds{started_at_.time_since_epoch()}.count()};
+}
+
 bool ZygoteHost::order(std::uint32_t slot, int child_channel) noexcept {
     children::ForkOrder order;
     order.slot = slot;

@@ -11,6 +11,7 @@
 #include "children/spawn.h"
 #include "children/unique_fd.h"
 #include "children/zygote_protocol.h"
+#include "pm/handover.h"
 #include "pm/poller.h"
 #include "pm/startup.h"
 
@@ -41,6 +42,9 @@ class ZygoteHost {
 
     // False: the start failed; `explanation` says why.
     [[nodiscard]] bool start(std::uint32_t generation, Clock::time_point now, std::string& explanation);
+    // Goes on with a process that another host has started. False: it can't be watched.
+    [[nodiscard]] bool adopt(const Handover::Zygote& running) noexcept;
+    [[nodiscard]] Handover::Zygote describe() const noexcept;
     [[nodiscard]] bool order(std::uint32_t slot, int child_channel) noexcept;
     void on_readable();
     // The process has ended with this wait status. Returns why, in a sentence with a remedy where one is

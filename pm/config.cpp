@@ -340,10 +340,14 @@ std::expected<Invocation, Error> parse_invocation(std::span<const char* const> a
         return std::ranges::find(arguments, option) != arguments.end();
     };
     if (asks_for("--help") || asks_for("-h")) {
-        return Invocation{Mode::help, {}, help_text()};
+        invocation.mode = Mode::help;
+        invocation.text = help_text();
+        return invocation;
     }
     if (asks_for("--version")) {
-        return Invocation{Mode::version, {}, "cede " CEDE_VERSION "\n"};
+        invocation.mode = Mode::version;
+        invocation.text = "cede " CEDE_VERSION "\n";
+        return invocation;
     }
     const auto given = parse_options(arguments);
     if (!given) {

@@ -26,6 +26,7 @@
 #include "children/unique_fd.h"
 #include "pm/child_environment.h"
 #include "pm/config.h"
+#include "pm/control_socket.h"
 #include "pm/environment_defaults.h"
 #include "pm/identity.h"
 #include "pm/inherited.h"
@@ -194,6 +195,27 @@ void announce(const Config& config, std::span<const Listener> listeners) {
     }
 }
 
+void give_back(std::span<Listener> listeners) {
+    for (Listener& listener : listeners) {
+        listener.remove_socket_file();
+        listener.restore_flags();
+    }
+}
+
+// Without a control socket a pool serves as well: only who asked for a certain one must have it.
+std::expected<ControlSocket, Error> open_control(const Config& config, std::string_view address,
+                                                 const Environment& environment) {
+    auto control = open_control_socket(config, address, environment);
+    if (!control && config.control.empty()) {
+        log(LogLevel::warning, "{}", control.error().message);
+        return ControlSocket{};
+    }
+    if (control && control->fd) {
+        log(LogLevel::notice, "control socket {} (cede status --control {})", control->path, control->path);
+    }
+    return control;
+}
+
 int serve(const Config& config, const Environment& environment) {
     keep_off_a_socket_on_stdout();
     const char* const listen_pid = std::getenv("LISTEN_PID");
@@ -218,10 +240,7 @@ int serve(const Config& config, const Environment& environment) {
     }
     auto start = prepare_start(config, opened->listeners.size());
     if (!start) {
-        for (Listener& listener : opened->listeners) {
-            listener.remove_socket_file();
-            listener.restore_flags();
-        }
+        give_back(opened->listeners);
         return complain(start.error());
     }
     for (const std::string& warning : opened->warnings) {
@@ -237,10 +256,18 @@ int serve(const Config& config, const Environment& environment) {
     if (!scoreboard) {
         return complain({fmt::format("can't make the scoreboard: {}", std::strerror(scoreboard.error()))});
     }
+    auto control = open_control(config, opened->listeners.front().name, environment);
+    if (!control) {
+        give_back(opened->listeners);
+        return complain(control.error());
+    }
     announce(config, opened->listeners);
     Supervisor supervisor{config, opened->listeners, std::move(*scoreboard), std::move(start->request),
                           room_within_limit(config)};
     follow_parent(supervisor, opened->listeners, from_systemd, environment);
+    if (control->fd) {
+        supervisor.control_by(std::move(*control));
+    }
     show_title("supervisor", config.title);
     const int status = supervisor.run();
     if (status != 0 && config.log != "stderr") {

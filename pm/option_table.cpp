@@ -198,6 +198,11 @@ constexpr std::array table{
            [](Config& c, const std::string& v) { return store(c.log, parse_log_target(v)); }},
     Option{"log-format", "text|json", "lines of text, or a JSON object on each line (text)",
            [](Config& c, const std::string& v) { return store(c.log_format, parse_log_format(v)); }},
+    Option{
+        "control", "PATH|none",
+        "the socket at which cede status, reload, stop and the like reach this pool (by --title or --listen, "
+        "in RUNTIME_DIRECTORY, /run/cede, XDG_RUNTIME_DIR/cede or /tmp/cede-UID)",
+        [](Config& c, const std::string& v) { return store(c.control, parse_control(v)); }},
     Option{"agent", "PATH", "libcede-agent.so (beside cede, or in the library directory)",
            [](Config& c, const std::string& v) { return store_text(c.agent, v); }},
 };

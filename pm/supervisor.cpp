@@ -53,7 +53,8 @@ Supervisor::Supervisor(const Config& config, std::span<Listener> listeners,
           {[this] { on_zygote_ready(); },
            [this](const children::ZygoteReport& report) { on_forked(report); }}},
       sizing_{*sizes_of(config)},
-      overtime_{config.request_timeout} {
+      overtime_{config.request_timeout},
+      totals_{config.children} {
     children::Control& control = scoreboard_.control();
     if (config.keepalive_limit) {
         control.keepalive_limit = config.keepalive_limit->children(config.children);

@@ -3,6 +3,8 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <string_view>
@@ -18,7 +20,10 @@
 #include "children/spawn.h"
 #include "children/unique_fd.h"
 #include "children/zygote_protocol.h"
+#include "pm/answer.h"
 #include "pm/config.h"
+#include "pm/control_server.h"
+#include "pm/control_socket.h"
 #include "pm/dispatcher.h"
 #include "pm/listener.h"
 #include "pm/overtime.h"
@@ -27,6 +32,8 @@
 #include "pm/refusals.h"
 #include "pm/respawn.h"
 #include "pm/sizing.h"
+#include "pm/status.h"
+#include "pm/totals.h"
 #include "pm/zygote_host.h"
 
 namespace cede::pm {
@@ -41,6 +48,9 @@ class Supervisor {
 
     // Before run(): stops gracefully when the process behind this pidfd ends.
     void follow(children::UniqueFd parent);
+
+    // Before run(): commands come in at this socket, whose file is removed at the end.
+    void control_by(ControlSocket socket);
 
     // Serves until stopped. The exit status: 0, or 1 if the children could never be started.
     int run();
@@ -90,6 +100,16 @@ class Supervisor {
     void reap_stragglers() noexcept;
     void finish(int exit_status);
 
+    // Commands (supervisor_control.cpp).
+    [[nodiscard]] Status status();
+    [[nodiscard]] Status::Child status_of(std::uint32_t slot);
+    void stop_on_command(bool fast, Answer answer);
+    void reload(Answer answer);
+    void upgrade(int client);
+    void set_children(unsigned count, Answer answer);
+    void count_last(std::uint32_t slot, int wait_status) noexcept;
+    void end_control() noexcept;
+
     Config config_;
     std::span<Listener> listeners_;
     children::ScoreboardMap scoreboard_;
@@ -112,6 +132,11 @@ class Supervisor {
     Course course_ = Course::starting;
     Clock::time_point stop_deadline_{};
     int exit_status_ = 0;
+    Totals totals_;
+    const Clock::time_point born_ = Clock::now();
+    std::optional<Status::Reload> last_reload_;
+    std::vector<Answer> stop_answers_;
+    ControlSocket control_socket_;
 
     boost::asio::io_context loop_{1};
     boost::asio::posix::stream_descriptor poller_handle_{loop_};
@@ -119,6 +144,7 @@ class Supervisor {
     boost::asio::signal_set signals_{loop_};
     boost::asio::steady_timer timer_{loop_};
     Clock::time_point timer_set_for_ = Clock::time_point::max();
+    std::unique_ptr<ControlServer> control_;
 };
 
 }  // namespace cede::pm

@@ -25,6 +25,8 @@
 #include "children/spawn.h"
 #include "children/unique_fd.h"
 #include "pm/child_environment.h"
+#include "pm/command.h"
+#include "pm/command_run.h"
 #include "pm/config.h"
 #include "pm/control_socket.h"
 #include "pm/environment_defaults.h"
@@ -35,6 +37,7 @@
 #include "pm/lone_connection.h"
 #include "pm/lsapi_environment.h"
 #include "pm/lsphp_name.h"
+#include "pm/option_table.h"
 #include "pm/parent_process.h"
 #include "pm/preflight.h"
 #include "pm/process_title.h"
@@ -349,10 +352,25 @@ int dispatch_as_lsphp(const std::string& executed, std::span<char* const> argume
     return dispatch(argv, started_as);
 }
 
+int command_pool(std::span<const char* const> arguments) {
+    const auto command = parse_command(arguments);
+    if (!command) {
+        return complain(command.error());
+    }
+    if (command->help) {
+        fmt::print("{}", help_text());
+        return 0;
+    }
+    return run_command(*command, environment_of(own_environment()));
+}
+
 int start(std::span<char* const> arguments) {
     const auto* executed = reinterpret_cast<const char*>(getauxval(AT_EXECFN));
     if (executed != nullptr && is_lsphp_name(executed)) {
         return dispatch_as_lsphp(executed, arguments);
+    }
+    if (arguments.size() > 1 && is_command(arguments[1])) {
+        return command_pool(arguments.subspan(1));
     }
     return dispatch(arguments, {});
 }

@@ -251,9 +251,14 @@ std::string help_text() {
     describe("version", "", "print the version");
     std::ostringstream out;
     out << "Usage: cede [run] [OPTIONS] -- COMMAND [ARGUMENTS]\n"
-           "       cede check [OPTIONS] -- COMMAND [ARGUMENTS]\n\n"
+           "       cede check [OPTIONS] -- COMMAND [ARGUMENTS]\n"
+           "       cede status [--json] [POOL]\n"
+           "       cede reload | stop [--fast] | upgrade | reopen | children N [POOL]\n\n"
            "Runs a pool of FastCGI or LSAPI children, of php-cgi or lsphp, whose idle connections never\n"
            "hold a child that somebody else needs. 'check' validates and starts nothing.\n\n"
+        << "The others are for a pool that runs: they wait until it is done and say how it ended. POOL is\n"
+           "--control PATH, --title TEXT or --listen ADDRESS as the pool was given it, and not needed where\n"
+           "there is only one; with --timeout TIME they do not wait longer.\n\n"
         << described
         << "\nTimes: 30, 30s, 500ms, 2m, 1h. Exit status: 0 success, 1 failure, 2 wrong usage.\n"
            "Example: cede --listen 127.0.0.1:9000 --children 10 --user www-data -- /usr/bin/php-cgi8.2\n";

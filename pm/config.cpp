@@ -13,6 +13,7 @@
 #include <boost/program_options/value_semantic.hpp>
 #include <fmt/format.h>
 
+#include "pm/command.h"
 #include "pm/config_file.h"
 #include "pm/environment_defaults.h"
 #include "pm/option_table.h"
@@ -157,7 +158,8 @@ std::expected<Given, Error> parse_options(const Arguments& arguments) {
 }
 
 Done refuse_positional(const std::string& argument) {
-    constexpr std::string_view modes[] = {"run", "check"};
+    std::vector<std::string_view> modes{"run", "check"};
+    modes.insert(modes.end(), command_words().begin(), command_words().end());
     if (const std::string_view guess = nearest(argument, modes); !guess.empty()) {
         return usage(fmt::format("unexpected argument {}; did you mean 'cede {}'? ({})", quoted(argument),
                                  guess, see_help));
@@ -340,10 +342,14 @@ std::expected<Invocation, Error> parse_invocation(std::span<const char* const> a
         return std::ranges::find(arguments, option) != arguments.end();
     };
     if (asks_for("--help") || asks_for("-h")) {
-        return Invocation{Mode::help, {}, help_text()};
+        invocation.mode = Mode::help;
+        invocation.text = help_text();
+        return invocation;
     }
     if (asks_for("--version")) {
-        return Invocation{Mode::version, {}, "cede " CEDE_VERSION "\n"};
+        invocation.mode = Mode::version;
+        invocation.text = "cede " CEDE_VERSION "\n";
+        return invocation;
     }
     const auto given = parse_options(arguments);
     if (!given) {

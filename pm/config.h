@@ -81,7 +81,8 @@ struct Config {
     LogLevel log_level = LogLevel::notice;
     std::string log = "stderr";  // or "syslog", or the full path of a file
     LogFormat log_format = LogFormat::text;
-    std::string agent;  // empty: beside the executable, or in the library directory
+    std::string control;  // the path of the control socket; "none"; empty: the default one
+    std::string agent;    // empty: beside the executable, or in the library directory
     std::vector<std::string> command;
 
     // Where each setting came from, for messages: "--user", or "/etc/cede.conf:3: user". Ask where().

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <sys/un.h>
 #include <system_error>
 #include <utility>
 
@@ -154,6 +155,21 @@ Value<std::string> parse_log_target(std::string_view text) {
     }
     return std::unexpected(fmt::format(
         "{} is no place for a log; give stderr, syslog, or the full path of a file", quoted(text)));
+}
+
+Value<std::string> parse_control(std::string_view text) {
+    constexpr std::size_t longest = sizeof(sockaddr_un::sun_path) - 1;
+    if (text != "none" && (!text.starts_with('/') || text.ends_with('/'))) {
+        return std::unexpected(fmt::format(
+            "{} is neither 'none' nor the full path of a socket, like /run/cede/www.sock", quoted(text)));
+    }
+    if (text.size() > longest) {
+        return std::unexpected(
+            fmt::format("the path is too long: {} bytes, and {} is the most for a socket; "
+                        "choose a shorter one",
+                        text.size(), longest));
+    }
+    return std::string{text};
 }
 
 Value<LogFormat> parse_log_format(std::string_view text) {

@@ -2,6 +2,7 @@
 #include "pm/dispatcher.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <poll.h>
 #include <sys/epoll.h>
@@ -247,6 +248,13 @@ std::uint64_t Dispatcher::listen_queue() noexcept {
     return sum;
 }
 
+std::vector<QueueDepth::Reading> Dispatcher::queues() noexcept {
+    std::vector<QueueDepth::Reading> readings;
+    std::ranges::transform(depths_, std::back_inserter(readings),
+                           [](QueueDepth& depth) { return depth.read().value_or(QueueDepth::Reading{}); });
+    return readings;
+}
+
 void Dispatcher::view_children() {
     views_.resize(pool_.size());
     for (std::uint32_t i = 0; i < pool_.size(); ++i) {
@@ -270,6 +278,7 @@ bool Dispatcher::carry_out(const Decision& decision) {
         ChildState expected = ChildState::idle;
         if (scoreboard_.slot(slot).state.compare_exchange_strong(expected, ChildState::giving_up,
                                                                  std::memory_order_seq_cst)) {
+            ++give_ups_asked_;
             log(LogLevel::debug, "{} gives its connection up", pool_.identity(slot));
             ring(pool_.at(slot));
         } else {

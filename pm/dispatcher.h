@@ -82,6 +82,13 @@ class Dispatcher {
     [[nodiscard]] bool drained() const noexcept;
 
     [[nodiscard]] const ParkingLot& lot() const noexcept { return lot_; }
+    // For whoever wants to know how things are. Of each listener, in their order: asks the kernel.
+    [[nodiscard]] std::vector<QueueDepth::Reading> queues() noexcept;
+    [[nodiscard]] std::size_t handed_over() const noexcept { return handoff_.waiting(); }
+    [[nodiscard]] std::size_t being_closed() const noexcept { return leaving_.size(); }
+    [[nodiscard]] children::Waiting mark() const noexcept { return mark_; }
+    // How many children have been asked to give their connection up.
+    [[nodiscard]] std::uint64_t give_ups_asked() const noexcept { return give_ups_asked_; }
     [[nodiscard]] int handoff_receiver() const noexcept { return handoff_.receiver(); }
     [[nodiscard]] int handoff_sender() const noexcept { return handoff_.sender(); }
 
@@ -121,6 +128,7 @@ class Dispatcher {
     protocol::Protocol protocol_ = protocol::Protocol::unknown;
     children::Waiting mark_ = children::Waiting::nobody;
     unsigned quiet_checks_ = 0;
+    std::uint64_t give_ups_asked_ = 0;
     unsigned looks_ = 0;  // since looks_since_
     std::chrono::steady_clock::time_point looks_since_{};
     std::size_t room_;  // connections held in all, silent or not

@@ -30,11 +30,13 @@ BOOST_DESCRIBE_STRUCT(Handover::Child, (),
                        leaving_since))
 BOOST_DESCRIBE_STRUCT(Handover::Zygote, (), (pid, channel, generation, protocol, started_at))
 BOOST_DESCRIBE_STRUCT(Handover::Connection, (), (fd, since))
-BOOST_DESCRIBE_STRUCT(Handover::Fixed, (), (listen, listen_mode, listen_owner, listen_group))
+BOOST_DESCRIBE_STRUCT(Handover::Fixed, (), (listen, listen_mode, listen_owner, listen_group, control))
+BOOST_DESCRIBE_STRUCT(Handover::Control, (), (fd, path, device, inode))
 BOOST_DESCRIBE_STRUCT(Handover, (),
-                      (format, scoreboard_version, protocol_version, supervisor, version, executed,
+                      (format, scoreboard_version, protocol_version, supervisor, version, executed, arguments,
                        executable, files_soft, files_hard, fixed, listeners, scoreboard, handoff_ours,
-                       handoff_theirs, parent, client, generation, zygote, children, parked, leaving, queued))
+                       handoff_theirs, parent, client, control, totals, generation, zygote, children, parked,
+                       leaving, queued))
 
 namespace {
 
@@ -156,7 +158,7 @@ std::expected<Handover, std::string> read_handover(int fd, Reading reading) {
 std::vector<int> descriptors_of(const Handover& handover) {
     std::vector<int> all{handover.executable,     handover.scoreboard, handover.handoff_ours,
                          handover.handoff_theirs, handover.parent,     handover.client,
-                         handover.zygote.channel};
+                         handover.zygote.channel, handover.control.fd};
     for (const auto& listener : handover.listeners) {
         all.push_back(listener.fd);
     }

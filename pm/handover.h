@@ -51,12 +51,19 @@ struct Handover {
         int fd = -1;
         std::uint64_t since = 0;
     };
+    struct Control {
+        int fd = -1;  // -1: there is none
+        std::string path;
+        std::uint64_t device = 0;
+        std::uint64_t inode = 0;
+    };
     // Settings that stay as they are until a restart.
     struct Fixed {
         std::vector<std::string> listen;
         unsigned listen_mode = 0;
         std::string listen_owner;
         std::string listen_group;
+        std::string control;
     };
 
     // Both must agree on these, or there is no handover.
@@ -64,9 +71,10 @@ struct Handover {
     std::uint32_t scoreboard_version = 0;
     std::uint32_t protocol_version = 0;  // of supervisor and agent
 
-    pid_t supervisor = 0;          // the process that this is for
-    std::string version;           // of the one that leaves
-    std::string executed;          // as AT_EXECFN was (getauxval(3))
+    pid_t supervisor = 0;  // the process that this is for
+    std::string version;   // of the one that leaves
+    std::string executed;  // the path that it was started by
+    std::vector<std::string> arguments;
     int executable = -1;           // its own file, to go back to
     std::uint64_t files_soft = 0;  // the limit of open files that it was started with
     std::uint64_t files_hard = 0;
@@ -77,6 +85,8 @@ struct Handover {
     int handoff_theirs = -1;
     int parent = -1;  // whose end is awaited (pidfd_open(2)); -1: nobody's
     int client = -1;  // who asked for the upgrade and waits for an answer; -1: nobody
+    Control control;
+    std::string totals;  // pm/totals.h
     std::uint32_t generation = 0;
     Zygote zygote;
     std::vector<Child> children;

@@ -31,6 +31,7 @@ std::unique_ptr<LogOutlet> on_stderr() {
 struct Log {
     LogWriter writer{on_stderr(), LogFormat::text};
     LogFolding folding;
+    std::uint64_t lost_before = 0;  // by writers that there were before this one
 
     void write(const std::vector<LogFolding::Line>& lines, Clock::time_point now) {
         for (const LogFolding::Line& line : lines) {
@@ -102,6 +103,7 @@ std::expected<void, Error> open_log(const Config& config) {
         return std::unexpected(located(config, outlet.error()));
     }
     settle_log();
+    the_log().lost_before += the_log().writer.lost();
     the_log().writer = LogWriter{std::move(*outlet), config.log_format};
     return {};
 }
@@ -136,6 +138,12 @@ void tend_log() noexcept {
         log.write(log.folding.end_overdue(now), now);
         log.writer.tend();
     });
+}
+
+std::uint64_t lost_log_lines() noexcept {
+    std::uint64_t lost = 0;
+    try_to([&lost](const Log& log, Clock::time_point) { lost = log.lost_before + log.writer.lost(); });
+    return lost;
 }
 
 void settle_log() noexcept {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <expected>
 #include <string_view>
 #include <utility>
@@ -37,6 +38,9 @@ std::expected<void, Error> reopen_log() noexcept;
 
 // To be called now and then: tells of lines that were lost or counted instead of written, when it is time.
 void tend_log() noexcept;
+
+// How many lines this process could not write so far.
+[[nodiscard]] std::uint64_t lost_log_lines() noexcept;
 
 // Before the last line: all counts that are still open.
 void settle_log() noexcept;

@@ -110,7 +110,7 @@ bool LogWriter::confess() {
     if (!put(render(LogLevel::warning, text, std::chrono::system_clock::now(), style_, ::getpid()))) {
         return false;
     }
-    lost_ = 0;
+    told_ += std::exchange(lost_, 0);
     return true;
 }
 

@@ -32,6 +32,9 @@ class LogWriter {
     // Opens the file anew. The error says what is wrong; the old file is then kept, and the log says so, too.
     [[nodiscard]] std::expected<void, Error> reopen();
 
+    // How many lines have been lost in all, told or not.
+    [[nodiscard]] std::uint64_t lost() const noexcept { return told_ + lost_; }
+
     [[nodiscard]] const LogOutlet& outlet() const noexcept { return *outlet_; }
 
   private:
@@ -44,8 +47,9 @@ class LogWriter {
 
     std::unique_ptr<LogOutlet> outlet_;
     LogStyle style_;
-    std::string rest_;  // of a line that was taken in part
-    std::uint64_t lost_ = 0;
+    std::string rest_;        // of a line that was taken in part
+    std::uint64_t lost_ = 0;  // and not told yet
+    std::uint64_t told_ = 0;
     int cause_ = 0;  // errno of the last loss
     Clock::time_point next_look_{};
     bool reopening_failed_ = false;  // and it was said

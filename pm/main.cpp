@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <exception>
-#include <expected>
-#include <fcntl.h>
-#include <iterator>
-#include <signal.h>
+#include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <sys/auxv.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -20,31 +16,20 @@
 
 #include <fmt/format.h>
 
-#include "children/scoreboard_map.h"
-#include "children/spawn.h"
-#include "children/unique_fd.h"
+#include "pm/command.h"
+#include "pm/command_run.h"
 #include "pm/config.h"
-#include "pm/environment_defaults.h"
-#include "pm/identity.h"
-#include "pm/inherited.h"
-#include "pm/listener.h"
+#include "pm/handover.h"
 #include "pm/log.h"
-#include "pm/lone_connection.h"
-#include "pm/lsapi_environment.h"
 #include "pm/lsphp_name.h"
-#include "pm/parent_process.h"
+#include "pm/option_table.h"
 #include "pm/preflight.h"
 #include "pm/process_title.h"
+#include "pm/run.h"
 #include "pm/startup.h"
-#include "pm/supervisor.h"
 
 namespace cede::pm {
 namespace {
-
-int complain(const Error& error) {
-    log_last_words(error.message);
-    return error.exit_status;
-}
 
 bool is_socket(int fd) {
     struct stat status {};
@@ -69,11 +54,22 @@ int check(const Config& config) {
     return 0;
 }
 
-int dispatch(std::span<const char* const> arguments, const StartedAs& started_as) {
-    const Invoked invoked{{arguments.begin(), arguments.end()}, started_as};
+int run_or_take_over(const Config& config, const Invoked& invoked,
+                     const std::optional<Predecessor>& predecessor) {
+    if (predecessor && predecessor->only_asked) {
+        return check_takeover(config, *predecessor);
+    }
+    if (auto opened = open_log(config); !opened) {
+        return predecessor ? fall_back(*predecessor, opened.error()) : complain(opened.error());
+    }
+    return predecessor ? take_over(config, invoked, *predecessor) : run(config, invoked);
+}
+
+int dispatch(const Invoked& invoked, const std::optional<Predecessor>& predecessor) {
     const auto invocation = invoked.parse();
     if (!invocation) {
-        return complain(invocation.error());
+        return predecessor && !predecessor->only_asked ? fall_back(*predecessor, invocation.error())
+                                                       : complain(invocation.error());
     }
     set_log_level(invocation->config.log_level);
     switch (invocation->mode) {
@@ -84,10 +80,7 @@ int dispatch(std::span<const char* const> arguments, const StartedAs& started_as
         case Mode::check:
             return check(invocation->config);
         case Mode::run:
-            if (auto opened = open_log(invocation->config); !opened) {
-                return complain(opened.error());
-            }
-            return serve(invocation->config, invoked);
+            return run_or_take_over(invocation->config, invoked, predecessor);
     }
     return Error::failure;
 }
@@ -107,8 +100,11 @@ int become_real_lsphp(const std::string& place, std::string real, std::span<char
                                  std::strerror(errno), real)});
 }
 
-int dispatch_as_lsphp(const std::string& executed, std::span<char* const> arguments) {
-    const LsphpCall call = read_lsphp_arguments(arguments, is_socket(STDIN_FILENO));
+int dispatch_as_lsphp(Self self, std::span<char* const> arguments,
+                      const std::optional<Predecessor>& predecessor) {
+    const LsphpCall call =
+        read_lsphp_arguments(arguments, predecessor.has_value() || is_socket(STDIN_FILENO));
+    const std::string& executed = self.executed;
     const std::string real = find_real_lsphp(executed);
     StartedAs started_as{fmt::format("started as {}", executed), {}, call.handed_on};
     if (!call.serve) {
@@ -117,19 +113,47 @@ int dispatch_as_lsphp(const std::string& executed, std::span<char* const> argume
     if (!real.empty()) {
         started_as.command = {real};
     }
-    std::vector<const char*> argv{"cede"};
-    for (const std::string& argument : call.own) {
-        argv.push_back(argument.c_str());
+    std::vector<std::string> own{"cede"};
+    own.insert(own.end(), call.own.begin(), call.own.end());
+    return dispatch({std::move(own), std::move(started_as), std::move(self)}, predecessor);
+}
+
+int command_pool(std::span<const char* const> arguments) {
+    const auto command = parse_command(arguments);
+    if (!command) {
+        return complain(command.error());
     }
-    return dispatch(argv, started_as);
+    if (command->help) {
+        fmt::print("{}", help_text());
+        return 0;
+    }
+    return run_command(*command, environment_of(own_environment()));
+}
+
+// The path that we were started by, in full. Links are left alone: their names may mean something.
+std::string executed_path() {
+    const auto* const executed = reinterpret_cast<const char*>(getauxval(AT_EXECFN));
+    std::error_code ignored;
+    return executed == nullptr ? std::string{} : std::filesystem::absolute(executed, ignored).string();
 }
 
 int start(std::span<char* const> arguments) {
-    const auto* executed = reinterpret_cast<const char*>(getauxval(AT_EXECFN));
-    if (executed != nullptr && is_lsphp_name(executed)) {
-        return dispatch_as_lsphp(executed, arguments);
+    const auto predecessor = find_predecessor();
+    Self self{executed_path(), {arguments.begin(), arguments.end()}, {}};
+    getrlimit(RLIMIT_NOFILE, &self.open_files);
+    if (predecessor) {
+        // Whoever falls back is executed by a descriptor, which has no name.
+        if (const auto handover = read_handover(predecessor->file.get(), Reading::look)) {
+            self.executed = handover->executed;
+        }
     }
-    return dispatch(arguments, {});
+    if (is_lsphp_name(self.executed)) {
+        return dispatch_as_lsphp(std::move(self), arguments, predecessor);
+    }
+    if (arguments.size() > 1 && is_command(arguments[1])) {
+        return command_pool(arguments.subspan(1));
+    }
+    return dispatch({{arguments.begin(), arguments.end()}, {}, std::move(self)}, predecessor);
 }
 
 }  // namespace

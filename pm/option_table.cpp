@@ -203,6 +203,11 @@ constexpr std::array table{
            [](Config& c, const std::string& v) { return store(c.log, parse_log_target(v)); }},
     Option{"log-format", "text|json", "lines of text, or a JSON object on each line (text)",
            [](Config& c, const std::string& v) { return store(c.log_format, parse_log_format(v)); }},
+    Option{
+        "control", "PATH|none",
+        "the socket at which cede status, reload, stop and the like reach this pool (by --title or --listen, "
+        "in RUNTIME_DIRECTORY, /run/cede, XDG_RUNTIME_DIR/cede or /tmp/cede-UID)",
+        [](Config& c, const std::string& v) { return store(c.control, parse_control(v)); }},
     Option{"agent", "PATH", "libcede-agent.so (beside cede, or in the library directory)",
            [](Config& c, const std::string& v) { return store_text(c.agent, v); }},
 };
@@ -251,9 +256,14 @@ std::string help_text() {
     describe("version", "", "print the version");
     std::ostringstream out;
     out << "Usage: cede [run] [OPTIONS] -- COMMAND [ARGUMENTS]\n"
-           "       cede check [OPTIONS] -- COMMAND [ARGUMENTS]\n\n"
+           "       cede check [OPTIONS] -- COMMAND [ARGUMENTS]\n"
+           "       cede status [--json] [POOL]\n"
+           "       cede reload | stop [--fast] | upgrade | reopen | children N [POOL]\n\n"
            "Runs a pool of FastCGI or LSAPI children, of php-cgi or lsphp, whose idle connections never\n"
            "hold a child that somebody else needs. 'check' validates and starts nothing.\n\n"
+        << "The others are for a pool that runs: they wait until it is done and say how it ended. POOL is\n"
+           "--control PATH, --title TEXT or --listen ADDRESS as the pool was given it, and not needed where\n"
+           "there is only one; with --timeout TIME they do not wait longer.\n\n"
         << described
         << "\nTimes: 30, 30s, 500ms, 2m, 1h. Exit status: 0 success, 1 failure, 2 wrong usage.\n"
            "Example: cede --listen 127.0.0.1:9000 --children 10 --user www-data -- /usr/bin/php-cgi8.2\n";

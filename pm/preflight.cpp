@@ -20,6 +20,7 @@
 #include "children/spawn.h"
 #include "children/unique_fd.h"
 #include "pm/address.h"
+#include "pm/control_socket.h"
 #include "pm/elf.h"
 #include "pm/identity.h"
 #include "pm/surroundings.h"
@@ -272,6 +273,7 @@ std::vector<Error> check_all(const Config& config, uid_t euid) {
         }
     };
     note(check_listen(config));
+    note(check_control(config));
     note(check_identity(config, euid));
     note(check_lsphp_user(config, euid));
     std::ranges::move(check_start(config, euid), std::back_inserter(errors));

@@ -8,6 +8,7 @@
 #include <exception>
 #include <fcntl.h>
 #include <iterator>
+#include <memory>
 #include <signal.h>
 #include <span>
 #include <sys/prctl.h>
@@ -20,6 +21,7 @@
 #include "children/scoreboard_map.h"
 #include "children/spawn.h"
 #include "pm/config_value.h"
+#include "pm/control_socket.h"
 #include "pm/environment_defaults.h"
 #include "pm/inherited.h"
 #include "pm/listener.h"
@@ -67,6 +69,27 @@ void announce(const Config& config, std::span<const Listener> listeners) {
         log(LogLevel::notice, "without effect here: {} (docs/moving-from-lsphp.md says why)",
             fmt::join(names, " "));
     }
+}
+
+void give_back(std::span<Listener> listeners) {
+    for (Listener& listener : listeners) {
+        listener.remove_socket_file();
+        listener.restore_flags();
+    }
+}
+
+// Without a control socket a pool serves as well: only who asked for a certain one must have it.
+std::expected<ControlSocket, Error> open_control(const Config& config, std::string_view address,
+                                                 const Environment& environment) {
+    auto control = open_control_socket(config, address, environment);
+    if (!control && config.control.empty()) {
+        log(LogLevel::warning, "{}", control.error().message);
+        return ControlSocket{};
+    }
+    if (control && control->fd) {
+        log(LogLevel::notice, "control socket {} (cede status --control {})", control->path, control->path);
+    }
+    return control;
 }
 
 std::unexpected<Error> all_of(const std::vector<Error>& errors) {
@@ -151,6 +174,7 @@ void keep_running_settings(Config& config, const Handover::Fixed& fixed) {
     running.listen_mode = fixed.listen_mode;
     running.listen_owner = fixed.listen_owner;
     running.listen_group = fixed.listen_group;
+    running.control = fixed.control;
     (void)keep_what_needs_restart(config, running);
 }
 
@@ -160,7 +184,7 @@ struct Taken {
     Invoked invoked;
     Config config;
     std::vector<Listener> listeners;
-    std::optional<Supervisor> supervisor;
+    std::unique_ptr<Supervisor> supervisor;
 };
 
 std::expected<std::unique_ptr<Taken>, Error> prepare_takeover(const Config& config, const Invoked& invoked,
@@ -191,9 +215,10 @@ std::expected<std::unique_ptr<Taken>, Error> prepare_takeover(const Config& conf
         return std::unexpected{start.error()};
     }
     raise_open_files(taken->config);
-    taken->supervisor.emplace(taken->config, taken->listeners, std::move(*scoreboard), std::move(*start),
-                              refresh_of(taken->invoked, listeners, slots), taken->invoked.self,
-                              Handoff::Ends{copy_of(left.handoff_ours), copy_of(left.handoff_theirs)});
+    taken->supervisor = std::make_unique<Supervisor>(
+        taken->config, taken->listeners, std::move(*scoreboard), std::move(*start),
+        refresh_of(taken->invoked, listeners, slots), taken->invoked.self,
+        Handoff::Ends{copy_of(left.handoff_ours), copy_of(left.handoff_theirs)});
     return taken;
 }
 
@@ -237,10 +262,7 @@ int run(const Config& config, const Invoked& invoked) {
     const std::uint32_t slots = slots_for(config);
     auto start = prepare_start(config, listeners, slots, invoked.self.open_files);
     if (!start) {
-        for (Listener& listener : opened->listeners) {
-            listener.remove_socket_file();
-            listener.restore_flags();
-        }
+        give_back(opened->listeners);
         return complain(start.error());
     }
     for (const std::string& warning : opened->warnings) {
@@ -253,12 +275,20 @@ int run(const Config& config, const Invoked& invoked) {
         return complain({fmt::format("can't make the scoreboard: {}", std::strerror(scoreboard.error()))});
     }
     announce(config, opened->listeners);
+    auto control = open_control(config, opened->listeners.front().name, environment);
+    if (!control) {
+        give_back(opened->listeners);
+        return complain(control.error());
+    }
     Supervisor supervisor{config,
                           opened->listeners,
                           std::move(*scoreboard),
                           std::move(*start),
                           refresh_of(invoked, listeners, slots),
                           invoked.self};
+    if (control->fd) {
+        supervisor.control_by(std::move(*control));
+    }
     follow_parent(supervisor, opened->listeners, from_systemd, environment);
     return serve_until_stopped(supervisor, config);
 }

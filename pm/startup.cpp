@@ -148,6 +148,7 @@ std::vector<std::string> keep_what_needs_restart(Config& fresh, const Config& ru
     keep("--listen-mode", &Config::listen_mode);
     keep("--listen-owner", &Config::listen_owner);
     keep("--listen-group", &Config::listen_group);
+    keep("--control", &Config::control);
     return kept;
 }
 

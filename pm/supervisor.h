@@ -20,11 +20,13 @@
 #include "children/spawn.h"
 #include "children/unique_fd.h"
 #include "children/zygote_protocol.h"
+#include "pm/answer.h"
 #include "pm/config.h"
+#include "pm/control_server.h"
+#include "pm/control_socket.h"
 #include "pm/dispatcher.h"
 #include "pm/handover.h"
 #include "pm/listener.h"
-#include "pm/outcome.h"
 #include "pm/overtime.h"
 #include "pm/poller.h"
 #include "pm/pool.h"
@@ -32,6 +34,8 @@
 #include "pm/respawn.h"
 #include "pm/sizing.h"
 #include "pm/startup.h"
+#include "pm/status.h"
+#include "pm/totals.h"
 #include "pm/zygote_host.h"
 
 namespace cede::pm {
@@ -52,6 +56,9 @@ class Supervisor {
 
     // Before run(): stops gracefully when the process behind this pidfd ends.
     void follow(children::UniqueFd parent);
+
+    // Before run(): commands come in at this socket, whose file is removed at the end.
+    void control_by(ControlSocket socket);
 
     // Another generation of children, by the configuration as it is then, takes the place of the running one,
     // step by step. If it does not work, the running one goes on. `cause` is for the log. One after the
@@ -158,7 +165,7 @@ class Supervisor {
     void tend_upgrade(Clock::time_point now);
     [[nodiscard]] bool is_quiet() const noexcept;
     void execute_successor();
-    [[nodiscard]] Handover describe() const;
+    [[nodiscard]] Handover describe_all() const;
     void fail_upgrade(const std::string& why);
 
     void reap();
@@ -178,6 +185,13 @@ class Supervisor {
     void finish_if_empty();
     void reap_stragglers() noexcept;
     void finish(int exit_status);
+
+    // Commands (supervisor_control.cpp).
+    [[nodiscard]] Status status();
+    [[nodiscard]] Status::Child status_of(std::uint32_t slot);
+    void stop_on_command(bool fast, Answer answer);
+    void count_last(std::uint32_t slot, int wait_status) noexcept;
+    void end_control() noexcept;
 
     Config config_;
     std::span<Listener> listeners_;
@@ -227,6 +241,11 @@ class Supervisor {
     Course course_ = Course::starting;
     Clock::time_point stop_deadline_{};
     int exit_status_ = 0;
+    Totals totals_;
+    const Clock::time_point born_ = Clock::now();
+    std::optional<Status::Reload> last_reload_;
+    std::vector<Answer> stop_answers_;
+    ControlSocket control_socket_;
 
     boost::asio::io_context loop_{1};
     boost::asio::posix::stream_descriptor poller_handle_{loop_};
@@ -235,6 +254,7 @@ class Supervisor {
     boost::asio::signal_set signals_{loop_};
     boost::asio::steady_timer timer_{loop_};
     Clock::time_point timer_set_for_ = Clock::time_point::max();
+    std::unique_ptr<ControlServer> control_;
 };
 
 }  // namespace cede::pm

@@ -281,6 +281,7 @@ void Supervisor::on_forked(const children::ZygoteReport& report) {
     Pool::Child& child = pool_.at(report.slot);
     child.phase = Pool::Phase::alive;
     child.pid = report.pid;
+    ++totals_.events.started;
     const auto early = std::ranges::find(early_exits_, child.pid, &EarlyExit::pid);
     if (early != early_exits_.end()) {
         const int status = early->status;

@@ -119,6 +119,7 @@ bool Supervisor::adopt(std::uint32_t slot) {
     }
     child.phase = Pool::Phase::alive;
     child.pid = pid;
+    ++totals_.events.started;
     if (child.ready) {
         on_child_ready(slot);
     }
@@ -163,6 +164,7 @@ void Supervisor::on_child_exit(std::uint32_t slot, int status) {
     const bool killed = child.ready && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
     child_respawn_.ended(now, child.ready ? now - child.ready_at : Clock::duration::zero(),
                          requests > 0 || killed || child.leaving);
+    count_last(slot, status);
     vacate(slot, how);
     dispatcher_.wake_later();  // it may have been woken for a connection, and died on the way
 }
@@ -307,6 +309,7 @@ void Supervisor::finish(int exit_status) {
     }
     settle_log();
     log(LogLevel::notice, "stopped");
+    end_control();
     loop_.stop();
 }
 

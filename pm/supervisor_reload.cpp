@@ -317,6 +317,9 @@ void Supervisor::fail_reload(const std::string& why) {
 
 void Supervisor::end_reload(const Outcome& outcome) {
     reload_.stage = Reload::Stage::none;
+    ++totals_.events.reloads;
+    last_reload_ = Status::Reload{std::chrono::system_clock::now(), Clock::now() - reload_.begun,
+                                  outcome.good, outcome.text};
     answer_all(outcome);
     begin_next_reload();
 }

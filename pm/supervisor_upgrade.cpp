@@ -13,7 +13,6 @@
 
 #include "children/scoreboard.h"
 #include "children/zygote_protocol.h"
-#include "pm/control_server.h"
 #include "pm/log.h"
 #include "pm/supervisor.h"
 
@@ -93,7 +92,7 @@ void Supervisor::upgrade(children::UniqueFd client) {
     upgrade_.deadline = Clock::now() + longest_check;
     upgrade_.said.reset(memfd_create("cede-upgrade-check", MFD_CLOEXEC));
     const children::UniqueFd null{open("/dev/null", O_RDONLY | O_CLOEXEC)};
-    const auto handover = write_handover(describe());
+    const auto handover = write_handover(describe_all());
     if (!upgrade_.said || !null || !handover) {
         fail_upgrade(fmt::format("no file could be made in memory: {}", std::strerror(errno)));
         return;
@@ -148,16 +147,18 @@ bool Supervisor::is_quiet() const noexcept {
            (zygote_->phase() == ZygoteHost::Phase::ready || zygote_->phase() == ZygoteHost::Phase::down);
 }
 
-Handover Supervisor::describe() const {
+Handover Supervisor::describe_all() const {
     Handover handover;
     handover.scoreboard_version = children::scoreboard_version;
     handover.protocol_version = children::protocol_version;
     handover.supervisor = getpid();
     handover.version = CEDE_VERSION;
     handover.executed = self_.executed;
+    handover.arguments = self_.arguments;
     handover.files_soft = self_.open_files.rlim_cur;
     handover.files_hard = self_.open_files.rlim_max;
-    handover.fixed = {config_.listen, config_.listen_mode, config_.listen_owner, config_.listen_group};
+    handover.fixed = {config_.listen, config_.listen_mode, config_.listen_owner, config_.listen_group,
+                      config_.control};
     for (const Listener& listener : listeners_) {
         handover.listeners.push_back({listener.fd.get(), static_cast<int>(listener.kind), listener.name,
                                       listener.created, listener.access, listener.path, listener.device,
@@ -169,6 +170,11 @@ Handover Supervisor::describe() const {
     handover.handoff_theirs = dispatcher_.handoff_receiver();
     handover.parent = parent_fd_;
     handover.client = upgrade_.client.get();
+    if (control_) {
+        handover.control = {control_->descriptor(), control_socket_.path, control_socket_.device,
+                            control_socket_.inode};
+    }
+    handover.totals = totals_.save();
     handover.generation = generation_;
     handover.zygote = zygote_->describe();
     for (std::uint32_t slot = 0; slot < pool_.size(); ++slot) {
@@ -188,7 +194,7 @@ Handover Supervisor::describe() const {
 }
 
 void Supervisor::execute_successor() {
-    Handover handover = describe();
+    Handover handover = describe_all();
     children::UniqueFd executable{open("/proc/self/exe", O_PATH | O_CLOEXEC)};
     handover.executable = executable.get();
     auto file = write_handover(handover);
@@ -267,6 +273,13 @@ void Supervisor::resume(const Handover& handover, const std::string& failure) {
     if (handover.parent >= 0) {
         follow(children::UniqueFd{handover.parent});
     }
+    if (handover.control.fd >= 0) {
+        control_by({children::UniqueFd{handover.control.fd}, handover.control.path,
+                    static_cast<dev_t>(handover.control.device), handover.control.inode});
+    }
+    if (!totals_.load(handover.totals)) {
+        log(LogLevel::warning, "what was counted before the upgrade can't be read; counting begins anew");
+    }
     upgrade_.client.reset(handover.client);
     if (!failure.empty()) {
         fail_upgrade(failure);
@@ -274,6 +287,7 @@ void Supervisor::resume(const Handover& handover, const std::string& failure) {
     }
     log(LogLevel::notice, "version " CEDE_VERSION " has taken over from version {}: {} children, {} parked",
         handover.version, handover.children.size(), handover.parked.size());
+    ++totals_.events.upgrades;
     reload("upgrade", [client = std::make_shared<children::UniqueFd>(std::move(upgrade_.client)),
                        from = handover.version](const Outcome& outcome) {
         if (*client) {

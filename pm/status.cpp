@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pm/status.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+#include <boost/json/serialize.hpp>
+
+#include "children/scoreboard.h"
+
+namespace cede::pm {
+namespace {
+
+namespace json = boost::json;
+
+// Three digits behind the point are enough for a person, and for a graph.
+double seconds(Status::Seconds duration) {
+    return std::round(duration.count() * 1000) / 1000;
+}
+
+json::string text(std::string_view view) {
+    return json::string{view.data(), view.size()};
+}
+
+json::array listeners_of(const Status& status) {
+    json::array listeners;
+    for (const Status::Listener& listener : status.listeners) {
+        listeners.emplace_back(json::object{
+            {"address", text(listener.address)}, {"queue", listener.queue}, {"backlog", listener.backlog}});
+    }
+    return listeners;
+}
+
+json::object children_of(const Status& status) {
+    json::object by_state;
+    for (const std::string_view state : child_states()) {
+        by_state[json::string_view{state.data(), state.size()}] =
+            std::ranges::count(status.children, state, &Status::Child::state);
+    }
+    json::object children{{"limit", status.limit},
+                          {"total", status.children.size()},
+                          {"leaving", std::ranges::count(status.children, true, &Status::Child::leaving)},
+                          {"by_state", std::move(by_state)}};
+    if (status.wanted) {
+        children["wanted"] = *status.wanted;
+    }
+    return children;
+}
+
+json::array processes_of(const Status& status) {
+    json::array processes;
+    for (const Status::Child& child : status.children) {
+        json::object process{
+            {"slot", child.slot},         {"pid", child.pid},         {"generation", child.generation},
+            {"state", text(child.state)}, {"leaving", child.leaving}, {"requests", child.requests},
+            {"age_s", seconds(child.age)}};
+        if (child.idle) {
+            process["idle_s"] = seconds(*child.idle);
+        }
+        if (child.rss) {
+            process["rss"] = *child.rss;
+        }
+        processes.emplace_back(std::move(process));
+    }
+    return processes;
+}
+
+json::object totals_of(const Status& status) {
+    const Counts& counts = status.totals;
+    return {{"requests", counts.requests},
+            {"accepted", counts.accepted},
+            {"taken", counts.taken},
+            {"parked", counts.parked},
+            {"closed", counts.closed},
+            {"refused", counts.refused},
+            {"children_started", status.events.started},
+            {"children_ended", status.events.ended},
+            {"children_killed", status.events.killed},
+            {"give_ups_asked", status.give_ups_asked},
+            {"closed_for_room", status.closed_for_room},
+            {"peers_gone", status.peers_gone},
+            {"reloads", status.events.reloads},
+            {"upgrades", status.events.upgrades},
+            {"lost_log_lines", status.lost_log_lines}};
+}
+
+json::value reload_of(const Status& status) {
+    if (!status.last_reload) {
+        return nullptr;
+    }
+    const auto at = status.last_reload->at.time_since_epoch();
+    return json::object{{"at", seconds(at)},
+                        {"duration_s", seconds(status.last_reload->duration)},
+                        {"ok", status.last_reload->good},
+                        {"message", text(status.last_reload->message)}};
+}
+
+}  // namespace
+
+std::vector<std::string_view> child_states() {
+    std::vector<std::string_view> states;
+    // An empty slot has no child.
+    for (std::uint32_t state = 1; state <= children::last_child_state; ++state) {
+        states.emplace_back(children::name_of(children::ChildState{state}));
+    }
+    states.emplace_back("unknown");
+    return states;
+}
+
+std::string status_json(const Status& status) {
+    std::uint64_t queued = 0;
+    for (const Status::Listener& listener : status.listeners) {
+        queued += listener.queue;
+    }
+    const json::object object{
+        {"version", text(status.version)},
+        {"pid", status.pid},
+        {"title", text(status.title)},
+        {"state", text(status.course)},
+        {"uptime_s", seconds(status.uptime)},
+        {"generation", status.generation},
+        {"protocol", text(status.protocol)},
+        {"pm", text(status.pool_mode)},
+        {"listeners", listeners_of(status)},
+        {"children", children_of(status)},
+        {"waiting",
+         json::object{{"queued", queued}, {"handed", status.handed}, {"mark", text(status.pressure)}}},
+        {"connections", json::object{{"parked", status.parked}, {"leaving", status.leaving}}},
+        {"totals", totals_of(status)},
+        {"last_reload", reload_of(status)},
+        {"processes", processes_of(status)}};
+    return json::serialize(object);
+}
+
+}  // namespace cede::pm

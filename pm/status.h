@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <expected>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <sys/types.h>
+#include <vector>
+
+#include "pm/totals.h"
+
+namespace cede::pm {
+
+// What `cede status` tells: one look at everything, in which the sums are those of the parts.
+// docs/control.md has the names and units of the JSON.
+struct Status {
+    using Seconds = std::chrono::duration<double>;
+
+    struct Listener {
+        std::string address;
+        std::uint64_t queue = 0;
+        std::uint64_t backlog = 0;
+    };
+    struct Child {
+        std::uint32_t slot = 0;
+        pid_t pid = 0;
+        std::uint32_t generation = 0;
+        std::string_view state;  // one of child_states()
+        bool leaving = false;    // told to end
+        std::uint64_t requests = 0;
+        Seconds age{};
+        std::optional<Seconds> idle;       // free or idle for as long
+        std::optional<std::uint64_t> rss;  // bytes
+    };
+    struct Reload {
+        std::chrono::system_clock::time_point at{};
+        Seconds duration{};
+        bool good = false;
+        std::string message;
+    };
+
+    std::string version;
+    pid_t pid = 0;
+    std::string title;
+    std::string_view course;  // starting, serving, draining, stopping
+    Seconds uptime{};
+    std::uint32_t generation = 0;
+    std::string_view protocol;
+    std::string_view pool_mode;
+    std::uint64_t limit = 0;              // children at the most
+    std::optional<std::uint64_t> wanted;  // where it is a fixed number
+    std::vector<Listener> listeners;
+    std::vector<Child> children;
+
+    std::uint64_t handed = 0;   // parked connections with a request, that wait for a child
+    std::string_view pressure;  // nobody, attention, pressure: what the children are told of waiters
+    std::uint64_t parked = 0;
+    std::uint64_t leaving = 0;  // connections whose peers were told to close them
+
+    Counts totals;
+    Totals::Events events;
+    std::uint64_t give_ups_asked = 0;
+    std::uint64_t closed_for_room = 0;
+    std::uint64_t peers_gone = 0;
+    std::uint64_t lost_log_lines = 0;
+    std::optional<Reload> last_reload;
+};
+
+// The words for a child's state, in the order of a child's life. The last is for a slot that says nonsense.
+[[nodiscard]] std::vector<std::string_view> child_states();
+
+[[nodiscard]] std::string status_json(const Status& status);
+
+// The same for people, in lines, from the JSON of any version: what is missing there is missing here. Free of
+// control characters, whatever the JSON has in it. The error: it is no JSON object.
+[[nodiscard]] std::expected<std::string, std::string> status_text(std::string_view json);
+
+// `text` without what a terminal would act upon; line feeds stay.
+[[nodiscard]] std::string for_terminal(std::string_view text);
+
+}  // namespace cede::pm

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the supervisor does for whoever commands it through the control socket.
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <utility>
+
+#include "children/clock.h"
+#include "pm/log.h"
+#include "pm/process_memory.h"
+#include "pm/supervisor.h"
+
+namespace cede::pm {
+
+using children::ChildState;
+
+namespace {
+
+// Asking for the memory of a process takes some microseconds: of a thousand, too many for one turn.
+constexpr std::uint32_t most_with_memory = 500;
+
+std::string_view word_for(PoolMode mode) noexcept {
+    switch (mode) {
+        case PoolMode::fixed:
+            return "static";
+        case PoolMode::dynamic:
+            return "dynamic";
+        case PoolMode::ondemand:
+            return "ondemand";
+    }
+    return {};
+}
+
+std::string_view word_for(children::Waiting mark) noexcept {
+    switch (mark) {
+        case children::Waiting::nobody:
+            return "nobody";
+        case children::Waiting::attention:
+            return "attention";
+        case children::Waiting::pressure:
+            return "pressure";
+    }
+    return {};
+}
+
+Counts counts_in(const children::Slot& slot) noexcept {
+    return {slot.requests.load(), slot.accepted.load(), slot.taken.load(),
+            slot.parked.load(),   slot.closed.load(),   slot.refused.load()};
+}
+
+// Slots are the children's to write: nonsense there is a wrong word here.
+std::string_view word_for(const Pool::Child& child, ChildState state) noexcept {
+    if (child.phase == Pool::Phase::ordered) {
+        return children::name_of(ChildState::starting);
+    }
+    const auto number = static_cast<std::uint32_t>(state);
+    return number == 0 || number > children::last_child_state ? "unknown" : children::name_of(state);
+}
+
+}  // namespace
+
+void Supervisor::control_by(ControlSocket socket) {
+    control_socket_ = std::move(socket);
+    control_ = std::make_unique<ControlServer>(
+        loop_, std::move(control_socket_.fd),
+        ControlServer::Actions{
+            [this] { return status_json(status()); },
+            [this](Answer answer) { reload("cede reload", std::move(answer)); },
+            [this](bool fast, Answer answer) { stop_on_command(fast, std::move(answer)); },
+            [this](int client) { upgrade(children::UniqueFd{client}); },
+            [] {
+                const auto reopened = reopen_log();
+                return reopened ? Outcome{true, "the log was reopened"}
+                                : Outcome{false, reopened.error().message};
+            },
+            [this](unsigned count, Answer answer) { set_children(count, std::move(answer)); },
+        });
+}
+
+Status Supervisor::status() {
+    constexpr std::string_view courses[] = {"starting", "serving", "draining", "stopping"};
+    Status status;
+    status.version = CEDE_VERSION;
+    status.pid = getpid();
+    status.title = config_.title;
+    status.course = courses[static_cast<std::size_t>(course_)];
+    status.uptime = Clock::now() - born_;
+    status.generation = zygote_->generation();
+    status.protocol = protocol::name_of(zygote_->protocol());
+    status.pool_mode = word_for(config_.pool_mode);
+    status.limit = config_.children;
+    if (config_.pool_mode == PoolMode::fixed) {
+        status.wanted = config_.children;
+    }
+    const auto queues = dispatcher_.queues();
+    for (std::size_t i = 0; i < queues.size(); ++i) {
+        const auto granted = static_cast<unsigned>(listeners_[i].backlog_granted);
+        status.listeners.push_back(
+            {listeners_[i].name, queues[i].waiting, queues[i].backlog.value_or(granted)});
+    }
+    for (std::uint32_t slot = 0; slot < pool_.size(); ++slot) {
+        if (pool_.at(slot).phase != Pool::Phase::vacant) {
+            status.children.push_back(status_of(slot));
+        }
+    }
+    status.handed = dispatcher_.handed_over();
+    status.pressure = word_for(dispatcher_.mark());
+    status.parked = dispatcher_.lot().size();
+    status.leaving = dispatcher_.being_closed();
+    status.totals = totals_.all();
+    status.events = totals_.events;
+    status.give_ups_asked = dispatcher_.give_ups_asked();
+    status.closed_for_room = dispatcher_.lot().closed_for_room();
+    status.peers_gone = dispatcher_.lot().peers_gone();
+    status.lost_log_lines = lost_log_lines();
+    status.last_reload = last_reload_;
+    return status;
+}
+
+Status::Child Supervisor::status_of(std::uint32_t slot) {
+    const Pool::Child& child = pool_.at(slot);
+    const children::Slot& books = scoreboard_.slot(slot);
+    const ChildState state = books.state.load();
+    const std::uint64_t since_ns = books.since_ns.load();
+    const std::uint64_t now_ns = children::monotonic_ns();
+    const auto age = Clock::now() - child.ordered_at;
+    Status::Child shown{slot,
+                        child.pid,
+                        child.generation,
+                        word_for(child, state),
+                        child.leaving,
+                        totals_.look(slot, counts_in(books), age).requests,
+                        age,
+                        {},
+                        {}};
+    if ((state == ChildState::free || state == ChildState::idle) && since_ns < now_ns) {
+        shown.idle = std::min<Status::Seconds>(std::chrono::nanoseconds{now_ns - since_ns}, age);
+    }
+    if (child.pid > 0 && pool_.size() <= most_with_memory) {
+        shown.rss = resident_bytes(child.pid);
+    }
+    return shown;
+}
+
+void Supervisor::count_last(std::uint32_t slot, int wait_status) noexcept {
+    totals_.end(slot, counts_in(scoreboard_.slot(slot)), Clock::now() - pool_.at(slot).ordered_at);
+    ++totals_.events.ended;
+    totals_.events.killed += WIFSIGNALED(wait_status) ? 1 : 0;
+}
+
+// Answered by end_control(), when all is over.
+void Supervisor::stop_on_command(bool fast, Answer answer) {
+    stop_answers_.push_back(std::move(answer));
+    if (!fast) {
+        drain("cede stop");
+    } else if (course_ != Course::stopping) {
+        log(LogLevel::notice, "stopping at once (cede stop --fast)");
+        stop();
+    }
+    arm_timer();
+}
+
+void Supervisor::end_control() noexcept {
+    control_socket_.remove_file();
+    try {
+        for (const Answer& answer : std::exchange(stop_answers_, {})) {
+            answer({true, "stopped"});
+        }
+    } catch (const std::exception&) {
+        // Out of memory: they see the end of this process.
+    }
+}
+
+}  // namespace cede::pm

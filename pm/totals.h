@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace cede::pm {
+
+// What one child counts, or all of them together.
+struct Counts {
+    std::uint64_t requests = 0;
+    std::uint64_t accepted = 0;  // connections taken from a listening socket
+    std::uint64_t taken = 0;     // parked connections taken on
+    std::uint64_t parked = 0;    // connections given up by parking
+    std::uint64_t closed = 0;    // connections given up by closing
+    std::uint64_t refused = 0;   // requests that broke the protocol
+    bool operator==(const Counts&) const = default;
+};
+
+// What has been counted in the life of a pool, by children that are gone, too. The children's own counters
+// are hostile (F72): none makes a sum go back, or by more than a million for each second of its child's life.
+// Books only.
+class Totals {
+  public:
+    struct Events {
+        std::uint64_t started = 0;  // children
+        std::uint64_t ended = 0;
+        std::uint64_t killed = 0;  // of those: by a signal
+        std::uint64_t reloads = 0;
+        std::uint64_t upgrades = 0;
+        bool operator==(const Events&) const = default;
+    };
+
+    explicit Totals(std::uint32_t slots) : seen_(slots) {}
+
+    // A child is there now, or again, with what its slot says; `age` since it was ordered. What is believed
+    // of it.
+    const Counts& look(std::uint32_t slot, const Counts& claimed, std::chrono::nanoseconds age) noexcept;
+
+    // It is gone, and this is the last that its slot said. The slot is free for another.
+    void end(std::uint32_t slot, const Counts& claimed, std::chrono::nanoseconds age) noexcept;
+
+    // Of all children that there have been, as last looked at.
+    [[nodiscard]] Counts all() const noexcept;
+
+    Events events;
+
+    // All of it as JSON, and back. False, and nothing is changed: not what save() made, or of more slots.
+    [[nodiscard]] std::string save() const;
+    [[nodiscard]] bool load(std::string_view saved);
+
+  private:
+    Counts gone_;
+    std::vector<Counts> seen_;  // by slot, of who is there now
+};
+
+}  // namespace cede::pm

@@ -71,6 +71,7 @@ struct Handover {
     std::uint32_t scoreboard_version = 0;
     std::uint32_t protocol_version = 0;  // of supervisor and agent
 
+    std::int64_t born = 0;
     pid_t supervisor = 0;  // the process that this is for
     std::string version;   // of the one that leaves
     std::string executed;  // the path that it was started by

@@ -134,6 +134,16 @@ Refresh refresh_of(const Invoked& invoked, std::size_t listeners, std::uint32_t 
     };
 }
 
+// What is asked for by a signal is done once we serve: Supervisor::run() lets them in.
+void hold_signals() {
+    sigset_t held;
+    sigemptyset(&held);
+    for (const int number : {SIGHUP, SIGUSR1, SIGUSR2}) {
+        sigaddset(&held, number);
+    }
+    sigprocmask(SIG_BLOCK, &held, nullptr);
+}
+
 // Children of the zygote become ours when the process between ends (prctl(2)).
 void adopt_grandchildren() {
     prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
@@ -245,9 +255,9 @@ int run(const Config& config, const Invoked& invoked) {
         is_for_lsphp(config, environment)) {
         return complain(become_lone_lsphp(config, geteuid()));
     }
-    // A reader of the log that has gone, or a rotation of logs at this very moment, ends nothing.
+    // A reader of the log that has gone, or a reload or a rotation of logs at this very moment, ends nothing.
     signal(SIGPIPE, SIG_IGN);
-    signal(SIGUSR1, SIG_IGN);
+    hold_signals();
     if (const auto objections = check_all(config, geteuid()); !objections.empty()) {
         for (const Error& error : objections) {
             complain(error);

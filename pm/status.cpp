@@ -91,7 +91,7 @@ json::value reload_of(const Status& status) {
         return nullptr;
     }
     const auto at = status.last_reload->at.time_since_epoch();
-    return json::object{{"at", seconds(at)},
+    return json::object{{"at", std::chrono::floor<std::chrono::seconds>(at).count()},
                         {"duration_s", seconds(status.last_reload->duration)},
                         {"ok", status.last_reload->good},
                         {"message", text(status.last_reload->message)}};

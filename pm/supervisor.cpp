@@ -52,11 +52,11 @@ int Supervisor::run() {
     poller_handle_.assign(fcntl(poller_.fd(), F_DUPFD_CLOEXEC, 0));
     watch_signals();
     watch_poller();
+    // Some may have come before we could act on them, and wait.
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, nullptr);
     if (resumed_) {
-        // From before, and not lost since: they were blocked.
-        sigset_t none;
-        sigemptyset(&none);
-        sigprocmask(SIG_SETMASK, &none, nullptr);
         reap();
     } else {
         start_zygote();

@@ -242,7 +242,7 @@ class Supervisor {
     Clock::time_point stop_deadline_{};
     int exit_status_ = 0;
     Totals totals_;
-    const Clock::time_point born_ = Clock::now();
+    Clock::time_point born_ = Clock::now();
     std::optional<Status::Reload> last_reload_;
     std::vector<Answer> stop_answers_;
     ControlSocket control_socket_;

@@ -284,11 +284,11 @@ void Supervisor::finish_reload() {
             state == ChildState::reading || state == ChildState::busy || state == ChildState::finishing;
         still_running += pool_.at(slot).superseded() && runs ? 1U : 0U;
     }
-    std::string text =
-        fmt::format("reloaded as generation {} after {} ms; {} children were replaced", zygote_->generation(),
-                    milliseconds(Clock::now() - reload_.begun), reload_.replaced);
+    std::string text = fmt::format("reloaded as generation {} after {} ms, children replaced: {}",
+                                   zygote_->generation(), milliseconds(Clock::now() - reload_.begun),
+                                   reload_.replaced);
     if (still_running > 0) {
-        text += fmt::format(", {} of them end after their request", still_running);
+        text += fmt::format(", of which {} still have a request to end", still_running);
     }
     if (!reload_.kept.empty()) {
         text += fmt::format("; not changed without a restart: {}", fmt::join(reload_.kept, " "));

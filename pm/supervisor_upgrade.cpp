@@ -151,6 +151,7 @@ Handover Supervisor::describe_all() const {
     Handover handover;
     handover.scoreboard_version = children::scoreboard_version;
     handover.protocol_version = children::protocol_version;
+    handover.born = nanoseconds(born_);
     handover.supervisor = getpid();
     handover.version = CEDE_VERSION;
     handover.executed = self_.executed;
@@ -236,6 +237,7 @@ void Supervisor::fail_upgrade(const std::string& why) {
 void Supervisor::resume(const Handover& handover, const std::string& failure) {
     resumed_ = true;
     course_ = Course::serving;
+    born_ = time_of(handover.born);
     generation_ = handover.generation;
     if (!zygote_->adopt(handover.zygote)) {
         log(LogLevel::error, "zygote gen={} pid={} can't be watched: {}", zygote_->generation(),

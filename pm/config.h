@@ -78,6 +78,7 @@ struct Config {
     std::chrono::milliseconds stop_timeout{30000};
     std::chrono::milliseconds reload_timeout{0};  // 0: none
     std::chrono::milliseconds start_timeout{30000};
+    std::optional<int> ready_fd;  // told when all is ready
     LogLevel log_level = LogLevel::notice;
     std::string log = "stderr";  // or "syslog", or the full path of a file
     LogFormat log_format = LogFormat::text;

@@ -33,10 +33,10 @@ BOOST_DESCRIBE_STRUCT(Handover::Connection, (), (fd, since))
 BOOST_DESCRIBE_STRUCT(Handover::Fixed, (), (listen, listen_mode, listen_owner, listen_group, control))
 BOOST_DESCRIBE_STRUCT(Handover::Control, (), (fd, path, device, inode))
 BOOST_DESCRIBE_STRUCT(Handover, (),
-                      (format, scoreboard_version, protocol_version, born, supervisor, version, executed, arguments,
-                       executable, files_soft, files_hard, fixed, listeners, scoreboard, handoff_ours,
-                       handoff_theirs, parent, client, control, totals, generation, zygote, children, parked,
-                       leaving, queued))
+                      (format, scoreboard_version, protocol_version, born, supervisor, version, executed,
+                       arguments, executable, files_soft, files_hard, fixed, listeners, scoreboard,
+                       handoff_ours, handoff_theirs, parent, client, control, totals, generation, zygote,
+                       children, parked, leaving, queued))
 
 namespace {
 

@@ -11,5 +11,6 @@ inline constexpr unsigned most_parked = 1000000;
 inline constexpr unsigned largest_backlog = 1000000;
 inline constexpr std::size_t largest_config_file = 1024 * 1024;  // bytes
 inline constexpr unsigned most_listeners = 64;
+inline constexpr unsigned largest_descriptor = 1048575;
 
 }  // namespace cede::pm::limits

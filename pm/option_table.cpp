@@ -196,6 +196,15 @@ constexpr std::array table{
            [](Config& c, const std::string& v) {
                return store(c.start_timeout, parse_time(v, milliseconds{1}));
            }},
+    Option{"ready-fd", "N", "a descriptor that gets a line feed, and is closed, once children serve (none)",
+           [](Config& c, const std::string& v) {
+               const auto parsed = parse_number(v, 3, limits::largest_descriptor);
+               if (!parsed) {
+                   return Assigned{std::unexpected(parsed.error())};
+               }
+               c.ready_fd = static_cast<int>(*parsed);
+               return Assigned{};
+           }},
     Option{"log-level", "LEVEL", "error, warning, notice, info or debug (notice)",
            [](Config& c, const std::string& v) { return store(c.log_level, parse_log_level(v)); }},
     Option{"log", "stderr|syslog|PATH",

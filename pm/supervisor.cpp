@@ -5,6 +5,7 @@
 #include <cstring>
 #include <fcntl.h>
 #include <signal.h>
+#include <unistd.h>
 #include <utility>
 
 #include <boost/asio/post.hpp>
@@ -40,6 +41,7 @@ Supervisor::Supervisor(const Config& config, std::span<Listener> listeners,
       refresh_{std::move(refresh)},
       zygote_{make_zygote(std::move(start))},
       self_{std::move(self)},
+      service_manager_{environment_of(own_environment()), getpid(), config.ready_fd},
       sizing_{*sizes_of(config)},
       overtime_{config.request_timeout},
       totals_{scoreboard_.slots()} {
@@ -167,6 +169,7 @@ void Supervisor::arm_timer() {
     const auto consider = [&next](Clock::time_point at) { next = std::min(next, at); };
     consider(now + dispatcher_.check_interval());
     consider(overtime_.due());
+    consider(service_manager_.due());
     if (course_ == Course::draining || course_ == Course::stopping) {
         consider(stop_deadline_);
     } else if (zygote_->phase() == ZygoteHost::Phase::down) {
@@ -212,6 +215,7 @@ void Supervisor::arm_timer() {
 void Supervisor::on_timer() {
     const auto now = Clock::now();
     tend_log();
+    tend_service_manager(now);
     dispatcher_.check();
     end_overlong(now);
     end_drain_if_empty();

@@ -32,6 +32,7 @@
 #include "pm/pool.h"
 #include "pm/refusals.h"
 #include "pm/respawn.h"
+#include "pm/service_manager.h"
 #include "pm/sizing.h"
 #include "pm/startup.h"
 #include "pm/status.h"
@@ -103,6 +104,8 @@ class Supervisor {
     void on_signal(int number);
     void publish_settings();
     void arm_timer();
+    void tend_service_manager(Clock::time_point now);
+    [[nodiscard]] std::string summary();
     void on_timer();
 
     [[nodiscard]] std::unique_ptr<ZygoteHost> make_zygote(Start start);
@@ -207,6 +210,8 @@ class Supervisor {
     std::vector<std::unique_ptr<ZygoteHost>> former_zygotes_;  // dismissed, not yet ended
     Reload reload_;
     Self self_;
+    ServiceManager service_manager_;
+    Clock::time_point service_status_due_{};
     struct Upgrade {
         enum class Stage : std::uint8_t {
             none,

@@ -359,6 +359,7 @@ void Supervisor::enter_service() {
         course_ = Course::serving;
         zygote_respawn_.succeeded();
         log(LogLevel::notice, "ready children={}", ready);
+        service_manager_.ready(summary());
         begin_next_reload();
     }
 }

@@ -150,6 +150,25 @@ void Supervisor::count_last(std::uint32_t slot, int wait_status) noexcept {
     totals_.events.killed += WIFSIGNALED(wait_status) ? 1 : 0;
 }
 
+// For people, in one line.
+std::string Supervisor::summary() {
+    const Headcount count = count_heads();
+    return fmt::format(
+        "generation {}: {} children busy, {} spare, {} starting; {} connections parked, {} waiting",
+        zygote_->generation(), count.busy, count.spare, count.starting, dispatcher_.lot().size(),
+        dispatcher_.waiting());
+}
+
+void Supervisor::tend_service_manager(Clock::time_point now) {
+    constexpr auto status_interval = std::chrono::seconds{10};
+    service_manager_.tend(now);
+    if (service_manager_.listens() && course_ == Course::serving && reload_.stage == Reload::Stage::none &&
+        now >= service_status_due_) {
+        service_status_due_ = now + status_interval;
+        service_manager_.status(summary());
+    }
+}
+
 // Answered by end_control(), when all is over.
 void Supervisor::stop_on_command(bool fast, Answer answer) {
     stop_answers_.push_back(std::move(answer));

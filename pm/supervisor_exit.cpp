@@ -225,6 +225,7 @@ void Supervisor::drain(std::string_view cause) {
     log(LogLevel::notice, "stopping after what waits and runs is served ({}), within {} ms", cause,
         config_.stop_timeout.count());
     course_ = Course::draining;
+    service_manager_.stopping();
     stop_deadline_ = Clock::now() + config_.stop_timeout;
     for (Listener& listener : listeners_) {
         refuse_new(listener);
@@ -250,6 +251,7 @@ void Supervisor::stop() {
         return;
     }
     course_ = Course::stopping;
+    service_manager_.stopping();
     stop_deadline_ = Clock::now() + fast_stop_grace;
     for (Listener& listener : listeners_) {
         listener.remove_socket_file();

@@ -62,6 +62,7 @@ void Supervisor::reload(std::string_view cause, Answer answer) {
 void Supervisor::begin_reload(std::string_view cause) {
     const auto now = Clock::now();
     log(LogLevel::notice, "reloading ({})", cause);
+    service_manager_.reloading();
     reload_.begun = reload_.last_progress = now;
     reload_.credits = reload_.replaced = 0;
     reload_.stage = Reload::Stage::loading;
@@ -284,9 +285,9 @@ void Supervisor::finish_reload() {
             state == ChildState::reading || state == ChildState::busy || state == ChildState::finishing;
         still_running += pool_.at(slot).superseded() && runs ? 1U : 0U;
     }
-    std::string text = fmt::format("reloaded as generation {} after {} ms, children replaced: {}",
-                                   zygote_->generation(), milliseconds(Clock::now() - reload_.begun),
-                                   reload_.replaced);
+    std::string text =
+        fmt::format("reloaded as generation {} after {} ms, children replaced: {}", zygote_->generation(),
+                    milliseconds(Clock::now() - reload_.begun), reload_.replaced);
     if (still_running > 0) {
         text += fmt::format(", of which {} still have a request to end", still_running);
     }
@@ -320,6 +321,7 @@ void Supervisor::end_reload(const Outcome& outcome) {
     ++totals_.events.reloads;
     last_reload_ = Status::Reload{std::chrono::system_clock::now(), Clock::now() - reload_.begun,
                                   outcome.good, outcome.text};
+    service_manager_.ready(outcome.good ? summary() : outcome.text);
     answer_all(outcome);
     begin_next_reload();
 }

@@ -171,8 +171,10 @@ int stopped(const Command& command, const ControlClient& client, const ControlCl
     if (const int status = reply.ended ? 0 : report(client, reply); status != 0) {
         return status;
     }
-    if (!client.wait_for_end(command.timeout)) {
-        return complain(fmt::format("{}: cede has not ended yet (--timeout)", client.path()));
+    // After its last word it ends at once; without one, it is to be seen that it does.
+    const auto longest = command.timeout || !reply.ended ? command.timeout : std::optional{patience};
+    if (!client.wait_for_end(longest)) {
+        return complain(fmt::format("{}: cede has not ended yet; see its log", client.path()));
     }
     if (reply.ended) {
         print(stdout, "stopped");

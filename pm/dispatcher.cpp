@@ -245,6 +245,7 @@ std::uint64_t Dispatcher::listen_queue() noexcept {
             sum += reading->waiting;
         }
     }
+    longest_queue_ = std::max(longest_queue_, sum);
     return sum;
 }
 

@@ -41,8 +41,7 @@ Supervisor::Supervisor(const Config& config, std::span<Listener> listeners,
       zygote_{make_zygote(std::move(start))},
       self_{std::move(self)},
       sizing_{*sizes_of(config)},
-      overtime_{config.request_timeout},
-      totals_{scoreboard_.slots()} {
+      overtime_{config.request_timeout} {
     scoreboard_.control().listeners_inherited = listeners.front().created ? 0 : 1;
     publish_settings();
 }

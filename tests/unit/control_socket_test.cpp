@@ -78,6 +78,21 @@ TEST_CASE("a dead socket file is replaced, at the default place and at one's own
     }
 }
 
+TEST_CASE("dead sockets of the same name are swept away, live ones and others' are not") {
+    const TempDirectory directory;
+    Config config;
+    config.title = "www";
+    (void)open_control_socket(with_control(directory.path("www.123.sock")), "", {});
+    (void)open_control_socket(with_control(directory.path("other.123.sock")), "", {});
+    const auto live = open_control_socket(with_control(directory.path("www.124.sock")), "", {});
+    REQUIRE(std::filesystem::exists(directory.path("www.123.sock")));
+    const auto socket = open_control_socket(config, "", in(directory));
+    REQUIRE(socket.has_value());
+    CHECK_FALSE(std::filesystem::exists(directory.path("www.123.sock")));
+    CHECK(std::filesystem::exists(directory.path("other.123.sock")));
+    CHECK(connected_to_path(live->path));
+}
+
 TEST_CASE("a path of one's own must be free") {
     const TempDirectory directory;
     const Config config = with_control(directory.path("own.sock"));

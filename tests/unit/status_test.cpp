@@ -29,6 +29,7 @@ Status some_status() {
     status.children = {{0, 100, 1, "busy", true, 5, 61s, {}, 4096},
                        {1, 101, 2, "idle", false, 6, 3s, 1500ms, {}},
                        {4, 102, 2, "busy", false, 0, 7200s, {}, {}}};
+    status.longest_queue = 12;
     status.handed = 3;
     status.pressure = "pressure";
     status.parked = 40;
@@ -90,7 +91,7 @@ TEST_CASE("people read the same in lines") {
     CHECK(has(*text, "cede 1.2.3 pid 4711 [www]: serving for 1d 1h, generation 2, fastcgi, pm dynamic"));
     CHECK(has(*text, "127.0.0.1:9000, 7 of 511 in its queue"));
     CHECK(has(*text, "3 of 10: 2 busy, 1 idle (1 told to end)"));
-    CHECK(has(*text, "8 new, 3 parked with a request; no child is free or idle"));
+    CHECK(has(*text, "8 new, 3 parked with a request; no child is free or idle (at the most 12 new)"));
     CHECK(has(*text, "40 connections"));
     CHECK(has(*text, "1000 requests on 20 new and 30 parked connections, 2 refused"));
     CHECK(has(*text, "9 started, 6 ended, 1 of them killed; 4 reloads, 1 upgrade\n"));

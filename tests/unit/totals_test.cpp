@@ -27,7 +27,7 @@ Counts everything(std::uint64_t number) {
 }  // namespace
 
 TEST_CASE("what a child has counted is kept when it dies and the next one begins at nothing") {
-    Totals totals{2};
+    Totals totals;
     totals.look(0, everything(3), 1s);
     totals.end(0, everything(5), 1s);
     CHECK(totals.all() == everything(5));
@@ -40,7 +40,7 @@ TEST_CASE("what a child has counted is kept when it dies and the next one begins
 }
 
 TEST_CASE("a child that counts back takes nothing away") {
-    Totals totals{1};
+    Totals totals;
     totals.look(0, requests(50), 1s);
     CHECK(totals.look(0, requests(7), 1s).requests == 50);
     totals.end(0, requests(0), 1s);
@@ -48,7 +48,7 @@ TEST_CASE("a child that counts back takes nothing away") {
 }
 
 TEST_CASE("garbage in one counter is not believed, and leaves the others alone") {
-    Totals totals{1};
+    Totals totals;
     totals.look(0, everything(4), 1s);
     for (const std::uint64_t garbage : {largest, largest / 2 + 1, std::uint64_t{1} << 40U}) {
         Counts claimed = everything(5);
@@ -62,7 +62,7 @@ TEST_CASE("garbage in one counter is not believed, and leaves the others alone")
 }
 
 TEST_CASE("a lie adds no more than a child could have done in its life") {
-    Totals totals{1};
+    Totals totals;
     totals.look(0, requests(2'000'000), 1s);
     CHECK(totals.all().requests == 0);
     totals.look(0, requests(1'000'000), 1s);
@@ -75,7 +75,7 @@ TEST_CASE("a lie adds no more than a child could have done in its life") {
 
 TEST_CASE("whatever children claim, no sum ever goes back") {
     std::mt19937_64 random{1};
-    Totals totals{8};
+    Totals totals;
     Counts before;
     for (int i = 0; i < 20000; ++i) {
         const auto slot = static_cast<std::uint32_t>(random() % 8);
@@ -95,11 +95,11 @@ TEST_CASE("whatever children claim, no sum ever goes back") {
 }
 
 TEST_CASE("totals survive being saved and loaded") {
-    Totals totals{3};
+    Totals totals;
     totals.end(0, {1, 2, 3, 4, 5, 6}, 1s);
     totals.look(1, everything(7), 1s);
     totals.events = {8, 9, 10, 11, 12};
-    Totals loaded{4};
+    Totals loaded;
     REQUIRE(loaded.load(totals.save()));
     CHECK(loaded.all() == totals.all());
     CHECK(loaded.events == totals.events);
@@ -109,11 +109,8 @@ TEST_CASE("totals survive being saved and loaded") {
 }
 
 TEST_CASE("what was not saved by us is not loaded, and changes nothing") {
-    Totals source{3};
-    const std::string good = source.save();
-    Totals totals{2};
+    Totals totals;
     totals.look(0, requests(5), 1s);
-    CHECK_FALSE(totals.load(good));  // three children do not go into two slots
     for (const char* const bad :
          {"", "{}", "[]", "nonsense", R"({"gone":[1,2,3,4,5,6],"events":[1,2,3,4,5]})",
           R"({"gone":[1,2,3,4,5],"events":[1,2,3,4,5],"children":[]})",

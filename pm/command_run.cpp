@@ -15,6 +15,7 @@
 #include "pm/address.h"
 #include "pm/control_client.h"
 #include "pm/control_path.h"
+#include "pm/control_request.h"
 #include "pm/control_socket.h"
 #include "pm/log.h"
 #include "pm/status.h"
@@ -110,24 +111,6 @@ int complain_of_many(const Command& command, const Found& found) {
         fmt::format("there are {} pools{}; say which:{}", found.live.size(), which_pool(command), list));
 }
 
-ControlClient::Request request_for(const Command& command) {
-    switch (command.verb) {
-        case Verb::status:
-            return {"/status", false, {}};
-        case Verb::reload:
-            return {"/reload", true, {}};
-        case Verb::stop:
-            return {"/stop", true, json::serialize(json::object{{"fast", command.fast}})};
-        case Verb::upgrade:
-            return {"/upgrade", true, {}};
-        case Verb::reopen:
-            return {"/reopen", true, {}};
-        case Verb::children:
-            return {"/children", true, json::serialize(json::object{{"children", command.children}})};
-    }
-    return {};
-}
-
 void print(FILE* stream, std::string text) {
     if (!text.ends_with('\n')) {
         text += '\n';
@@ -185,7 +168,7 @@ int stopped(const Command& command, const ControlClient& client, const ControlCl
 int command_one(const Command& command, ControlClient& client) {
     const bool at_once = command.verb == Verb::status || command.verb == Verb::reopen;
     const auto timeout = command.timeout || !at_once ? command.timeout : std::optional{patience};
-    const auto reply = client.ask(request_for(command), timeout);
+    const auto reply = client.ask(to_http({command.verb, command.fast, command.children}), timeout);
     if (!reply) {
         return complain(reply.error().message);
     }

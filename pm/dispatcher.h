@@ -83,7 +83,7 @@ class Dispatcher {
 
     [[nodiscard]] const ParkingLot& lot() const noexcept { return lot_; }
     // For whoever wants to know how things are. Of each listener, in their order: asks the kernel.
-    [[nodiscard]] std::vector<QueueDepth::Reading> queues() noexcept;
+    [[nodiscard]] std::vector<QueueDepth::Reading> queues();
     // The most that have been seen in all listen queues together.
     [[nodiscard]] std::uint64_t longest_queue() const noexcept { return longest_queue_; }
     [[nodiscard]] std::size_t handed_over() const noexcept { return handoff_.waiting(); }

@@ -126,13 +126,15 @@ std::span<const std::string_view> command_words() noexcept {
     return words;
 }
 
-bool is_command(std::string_view word) noexcept {
-    return std::ranges::find(words, word) != std::end(words);
+std::optional<Verb> verb_of(std::string_view word) noexcept {
+    const auto found = std::ranges::find(words, word);
+    return found == std::end(words) ? std::nullopt
+                                    : std::optional{static_cast<Verb>(found - std::begin(words))};
 }
 
 std::expected<Command, Error> parse_command(std::span<const char* const> arguments) {
     Command command;
-    command.verb = static_cast<Verb>(std::ranges::find(words, arguments.front()) - std::begin(words));
+    command.verb = verb_of(arguments.front()).value_or(Verb::status);
     const auto options = split(command.verb, {arguments.begin() + 1, arguments.end()});
     if (!options) {
         return std::unexpected{options.error()};

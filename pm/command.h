@@ -36,7 +36,11 @@ struct Command {
 // All the words, in the order of --help.
 [[nodiscard]] std::span<const std::string_view> command_words() noexcept;
 
-[[nodiscard]] bool is_command(std::string_view word) noexcept;
+// None: the word is none of them.
+[[nodiscard]] std::optional<Command::Verb> verb_of(std::string_view word) noexcept;
+[[nodiscard]] inline bool is_command(std::string_view word) noexcept {
+    return verb_of(word).has_value();
+}
 
 // `arguments` begin with the command's word. All errors have exit status 2.
 [[nodiscard]] std::expected<Command, Error> parse_command(std::span<const char* const> arguments);

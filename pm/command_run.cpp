@@ -15,6 +15,7 @@
 #include "pm/address.h"
 #include "pm/control_client.h"
 #include "pm/control_path.h"
+#include "pm/control_request.h"
 #include "pm/control_socket.h"
 #include "pm/log.h"
 #include "pm/status.h"
@@ -110,24 +111,6 @@ int complain_of_many(const Command& command, const Found& found) {
         fmt::format("there are {} pools{}; say which:{}", found.live.size(), which_pool(command), list));
 }
 
-ControlClient::Request request_for(const Command& command) {
-    switch (command.verb) {
-        case Verb::status:
-            return {"/status", false, {}};
-        case Verb::reload:
-            return {"/reload", true, {}};
-        case Verb::stop:
-            return {"/stop", true, json::serialize(json::object{{"fast", command.fast}})};
-        case Verb::upgrade:
-            return {"/upgrade", true, {}};
-        case Verb::reopen:
-            return {"/reopen", true, {}};
-        case Verb::children:
-            return {"/children", true, json::serialize(json::object{{"children", command.children}})};
-    }
-    return {};
-}
-
 void print(FILE* stream, std::string text) {
     if (!text.ends_with('\n')) {
         text += '\n';
@@ -171,8 +154,10 @@ int stopped(const Command& command, const ControlClient& client, const ControlCl
     if (const int status = reply.ended ? 0 : report(client, reply); status != 0) {
         return status;
     }
-    if (!client.wait_for_end(command.timeout)) {
-        return complain(fmt::format("{}: cede has not ended yet (--timeout)", client.path()));
+    // After its last word it ends at once; without one, it is to be seen that it does.
+    const auto longest = command.timeout || !reply.ended ? command.timeout : std::optional{patience};
+    if (!client.wait_for_end(longest)) {
+        return complain(fmt::format("{}: cede has not ended yet; see its log", client.path()));
     }
     if (reply.ended) {
         print(stdout, "stopped");
@@ -183,7 +168,7 @@ int stopped(const Command& command, const ControlClient& client, const ControlCl
 int command_one(const Command& command, ControlClient& client) {
     const bool at_once = command.verb == Verb::status || command.verb == Verb::reopen;
     const auto timeout = command.timeout || !at_once ? command.timeout : std::optional{patience};
-    const auto reply = client.ask(request_for(command), timeout);
+    const auto reply = client.ask(to_http({command.verb, command.fast, command.children}), timeout);
     if (!reply) {
         return complain(reply.error().message);
     }

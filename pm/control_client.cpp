@@ -121,14 +121,13 @@ std::expected<ControlClient, Unreachable> ControlClient::connect(const std::stri
 }
 
 std::expected<ControlClient::Reply, Error> ControlClient::ask(
-    const Request& request, std::optional<std::chrono::milliseconds> timeout) {
+    const HttpRequest& request, std::optional<std::chrono::milliseconds> timeout) {
     Wire& wire = *wire_;
-    wire.request = {request.post ? http::verb::post : http::verb::get,
-                    {request.target.data(), request.target.size()},
-                    11};
+    wire.request.method_string({request.method.data(), request.method.size()});
+    wire.request.target({request.target.data(), request.target.size()});
     wire.request.set(http::field::host, "cede");
     wire.request.keep_alive(false);
-    if (request.post) {
+    if (!request.body.empty()) {
         wire.request.set(http::field::content_type, "application/json");
         wire.request.body() = request.body;
     }

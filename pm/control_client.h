@@ -6,9 +6,8 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
-#include <sys/types.h>
 
+#include "pm/control_request.h"
 #include "pm/error.h"
 
 namespace cede::pm {
@@ -16,11 +15,6 @@ namespace cede::pm {
 // One request to the control socket of a pool. Waits; for a program of one thread that does nothing else.
 class ControlClient {
   public:
-    struct Request {
-        std::string_view target;  // "/status"
-        bool post = false;
-        std::string body;  // JSON, or nothing
-    };
     struct Reply {
         bool ended = false;   // the connection ended before there was an answer
         unsigned status = 0;  // of HTTP
@@ -42,7 +36,7 @@ class ControlClient {
     [[nodiscard]] const std::string& path() const noexcept;
 
     // Once. None for `timeout`: for as long as it takes.
-    [[nodiscard]] std::expected<Reply, Error> ask(const Request& request,
+    [[nodiscard]] std::expected<Reply, Error> ask(const HttpRequest& request,
                                                   std::optional<std::chrono::milliseconds> timeout);
 
     // Until the server's process has ended. False: not within the time.

@@ -85,8 +85,9 @@ std::string control_name(std::string_view title, std::string_view address, pid_t
     } else if (address.starts_with("*:")) {
         name = "any_" + made_safe(address.substr(2));
     } else if (!address.empty() && !address.starts_with('(') && !address.starts_with("unix:(")) {
-        name = made_safe(address);
-        std::erase(name, '[');
+        std::string bare{address};
+        std::erase_if(bare, [](char c) { return c == '[' || c == ']'; });
+        name = made_safe(bare);
     }
     if (name.empty()) {
         name = fmt::format("pid-{}", pid);

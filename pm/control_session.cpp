@@ -1,21 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pm/control_session.h"
 
-#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdint>
-#include <cstring>
 #include <exception>
-#include <optional>
+#include <functional>
+#include <memory>
 #include <poll.h>
 #include <sstream>
 #include <string_view>
 #include <sys/socket.h>
-#include <unistd.h>
 #include <utility>
-#include <vector>
 
+#include <boost/asio/buffer.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/write.hpp>
@@ -25,11 +23,9 @@
 #include <boost/beast/http/string_body.hpp>
 #include <boost/beast/http/write.hpp>
 #include <boost/json/object.hpp>
-#include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
-#include <fmt/format.h>
 
-#include "pm/limits.h"
+#include "pm/control_request.h"
 #include "pm/log.h"
 
 namespace cede::pm {
@@ -45,6 +41,7 @@ constexpr std::uint64_t largest_body = 2 * 1024;
 constexpr std::size_t most_connections = 16;
 constexpr std::size_t most_strangers = 4;  // of those: users whose requests are refused anyway
 constexpr std::chrono::seconds patience{10};
+constexpr std::chrono::seconds longest_parting{1};
 constexpr std::size_t most_discarded = 64 * 1024;
 
 struct Reply {
@@ -96,16 +93,18 @@ std::size_t send_now(int fd, std::string_view bytes) noexcept {
     return sent;
 }
 
-// What was sent and not read would make the close an error at the other end (unix(7): ECONNRESET).
-void discard_input(int fd) noexcept {
+// What was sent and not read would make the close an error at the other end (unix(7): ECONNRESET). False: its
+// end was reached.
+[[nodiscard]] bool discard_input(int fd) noexcept {
     char bytes[4096];
     for (std::size_t discarded = 0; discarded < most_discarded;) {
         const ssize_t result = ::recv(fd, bytes, sizeof bytes, MSG_DONTWAIT);
         if (result <= 0) {
-            return;
+            return result < 0 && errno == EAGAIN;
         }
         discarded += static_cast<std::size_t>(result);
     }
+    return true;
 }
 
 void send_last(int fd, http::status status, std::string_view text) noexcept {
@@ -115,34 +114,7 @@ void send_last(int fd, http::status status, std::string_view text) noexcept {
         return;  // out of memory: the client sees the connection end
     }
     ::shutdown(fd, SHUT_WR);
-    discard_input(fd);
-}
-
-// The whole body is an object with this one key, or nothing. The error is for the client.
-struct Argument {
-    std::optional<json::value> value;
-    std::string problem;
-};
-
-Argument argument_in(std::string_view body, std::string_view key) {
-    if (body.empty()) {
-        return {};
-    }
-    error_code error;
-    const json::value parsed = json::parse({body.data(), body.size()}, error);
-    if (error || !parsed.is_object()) {
-        return {{}, "the body is no JSON object; leave it empty, or see docs/control.md"};
-    }
-    Argument argument;
-    for (const auto& [name, value] : parsed.get_object()) {
-        if (std::string_view{name.data(), name.size()} != key) {
-            return {{},
-                    fmt::format("unknown key \"{}\"; see docs/control.md",
-                                std::string_view{name.data(), std::min<std::size_t>(name.size(), 40)})};
-        }
-        argument.value = value;
-    }
-    return argument;
+    (void)discard_input(fd);
 }
 
 // One client: its request, then the answer, then the end.
@@ -160,7 +132,9 @@ class Session final : public ControlSession, public std::enable_shared_from_this
     }
 
     [[nodiscard]] bool stranger() const noexcept override { return stranger_; }
-    [[nodiscard]] bool asking() const noexcept override { return stage_ == Stage::asking; }
+    [[nodiscard]] bool asking() const noexcept override {
+        return stage_ == Stage::asking || stage_ == Stage::parting;
+    }
 
     void start() {
         limit_time();
@@ -200,10 +174,10 @@ class Session final : public ControlSession, public std::enable_shared_from_this
     }
 
   private:
-    enum class Stage : std::uint8_t { asking, waiting, answering, closed };
+    enum class Stage : std::uint8_t { asking, waiting, answering, parting, closed };
 
-    void limit_time() {
-        timer_.expires_after(patience);
+    void limit_time(std::chrono::seconds longest = patience) {
+        timer_.expires_after(longest);
         timer_.async_wait([self = shared_from_this()](error_code error) {
             if (error) {
                 return;
@@ -235,8 +209,7 @@ class Session final : public ControlSession, public std::enable_shared_from_this
     }
 
     void dispatch();
-    void run(std::string_view target, const Argument& argument);
-    void set_children(const Argument& argument);
+    void run(const ControlRequest& request);
     void hand_over();
 
     Answer wait_for_answer() {
@@ -256,8 +229,28 @@ class Session final : public ControlSession, public std::enable_shared_from_this
 
     void finish() {
         ::shutdown(socket_.native_handle(), SHUT_WR);
-        discard_input(socket_.native_handle());
-        close();
+        if (parser_.is_done()) {
+            (void)discard_input(socket_.native_handle());
+            close();
+            return;
+        }
+        // He may still be sending, and would not read the answer if that failed.
+        stage_ = Stage::parting;
+        limit_time(longest_parting);
+        part();
+    }
+
+    void part() {
+        socket_.async_wait(Local::socket::wait_read, [self = shared_from_this()](error_code error) {
+            if (error || self->stage_ != Stage::parting) {
+                return;
+            }
+            if (discard_input(self->socket_.native_handle())) {
+                self->part();
+            } else {
+                self->close();
+            }
+        });
     }
 
     Local::socket socket_;
@@ -271,74 +264,43 @@ class Session final : public ControlSession, public std::enable_shared_from_this
     Stage stage_ = Stage::asking;
 };
 
-struct Target {
-    std::string_view path;
-    http::verb method;
-    std::string_view key;  // of its argument; empty: it has none
-};
-
-constexpr Target targets[] = {
-    {"/status", http::verb::get, ""},    {"/reload", http::verb::post, ""},
-    {"/stop", http::verb::post, "fast"}, {"/upgrade", http::verb::post, ""},
-    {"/reopen", http::verb::post, ""},   {"/children", http::verb::post, "children"},
-};
-
 void Session::dispatch() {
-    const auto& request = parser_.get();
-    const std::string_view path{request.target().data(), request.target().size()};
-    const Target* const target = std::ranges::find(targets, path, &Target::path);
+    const auto& http_request = parser_.get();
     if (stranger_) {
         return respond(reply_of(http::status::forbidden,
                                 "only root and the user that cede runs as may use this socket"));
     }
-    if (target == std::end(targets)) {
-        return respond(reply_of(http::status::not_found, "there is no such command; see docs/control.md"));
-    }
-    if (request.method() != target->method) {
-        const bool get = target->method == http::verb::get;
-        return respond(reply_of(http::status::method_not_allowed,
-                                fmt::format("use {} for {}", get ? "GET" : "POST", path),
-                                get ? "GET" : "POST"));
+    const auto target = http_request.target();
+    const auto method = http_request.method_string();
+    const auto request =
+        from_http({method.data(), method.size()}, {target.data(), target.size()}, http_request.body());
+    if (!request) {
+        const auto status = static_cast<http::status>(request.error().status);
+        return respond(reply_of(status, request.error().text, request.error().allow));
     }
     try {
-        const Argument argument = argument_in(request.body(), target->key);
-        if (!argument.problem.empty()) {
-            return respond(reply_of(http::status::unprocessable_entity, argument.problem));
-        }
-        run(path, argument);
+        run(*request);
     } catch (const std::exception& error) {
-        log(LogLevel::error, "control socket: {} failed: {}", path, error.what());
+        log(LogLevel::error, "control socket: {} failed: {}", name_of(request->verb), error.what());
         respond(reply_of(http::status::internal_server_error, error.what()));
     }
 }
 
-void Session::run(std::string_view target, const Argument& argument) {
-    if (target == "/status") {
-        respond({http::status::ok, actions_->status_json() + "\n"});
-    } else if (target == "/reload") {
-        actions_->reload(wait_for_answer());
-    } else if (target == "/reopen") {
-        respond(reply_of(actions_->reopen()));
-    } else if (target == "/upgrade") {
-        hand_over();
-    } else if (target == "/children") {
-        set_children(argument);
-    } else if (argument.value && !argument.value->is_bool()) {
-        respond(reply_of(http::status::unprocessable_entity, "\"fast\" is true or false"));
-    } else {
-        actions_->stop(argument.value && argument.value->get_bool(), wait_for_answer());
+void Session::run(const ControlRequest& request) {
+    switch (request.verb) {
+        case Command::Verb::status:
+            return respond({http::status::ok, actions_->status_json() + "\n"});
+        case Command::Verb::reload:
+            return actions_->reload(wait_for_answer());
+        case Command::Verb::stop:
+            return actions_->stop(request.fast, wait_for_answer());
+        case Command::Verb::upgrade:
+            return hand_over();
+        case Command::Verb::reopen:
+            return respond(reply_of(actions_->reopen()));
+        case Command::Verb::children:
+            return actions_->children(request.children, wait_for_answer());
     }
-}
-
-void Session::set_children(const Argument& argument) {
-    error_code error;
-    const auto count = argument.value ? argument.value->to_number<unsigned>(error) : 0U;
-    if (error || count < 1 || count > limits::most_children) {
-        return respond(
-            reply_of(http::status::unprocessable_entity,
-                     fmt::format("say how many: {{\"children\": N}}, from 1 to {}", limits::most_children)));
-    }
-    actions_->children(count, wait_for_answer());
 }
 
 void Session::hand_over() {

@@ -22,7 +22,7 @@ class ControlSession {
     virtual ~ControlSession() = default;
 
     [[nodiscard]] virtual bool stranger() const noexcept = 0;
-    // Its request is not complete.
+    // Its request is not complete, or was refused before it was.
     [[nodiscard]] virtual bool asking() const noexcept = 0;
     virtual void close() noexcept = 0;
 };

@@ -84,6 +84,19 @@ void add_sockets(std::vector<std::string>& found, const fs::path& directory) {
     }
 }
 
+// Those with a pid that were killed are nobody's to replace. Who lives keeps his.
+void remove_dead(const std::string& ours, const std::string& name) {
+    std::vector<std::string> beside;
+    add_sockets(beside, fs::path{ours}.parent_path());
+    for (const std::string& path : beside) {
+        if (path != ours && is_control_file(path, name)) {
+            if (const auto dead = open_at(path)) {
+                dead->remove_file();
+            }
+        }
+    }
+}
+
 }  // namespace
 
 void ControlSocket::remove_file() const noexcept {
@@ -109,6 +122,7 @@ std::expected<ControlSocket, Error> open_control_socket(const Config& config, st
     for (const ControlDirectory& directory : control_directories(environment, ::geteuid())) {
         auto opened = open_in(directory, name);
         if (opened) {
+            remove_dead(opened->path, name);
             return std::move(*opened);
         }
         problems += (problems.empty() ? "" : "; ") + opened.error();

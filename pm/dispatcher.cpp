@@ -2,8 +2,10 @@
 #include "pm/dispatcher.h"
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <limits>
+#include <numeric>
 #include <poll.h>
 #include <sys/epoll.h>
 #include <utility>
@@ -245,13 +247,18 @@ std::uint64_t Dispatcher::listen_queue() noexcept {
             sum += reading->waiting;
         }
     }
+    longest_queue_ = std::max(longest_queue_, sum);
     return sum;
 }
 
-std::vector<QueueDepth::Reading> Dispatcher::queues() noexcept {
+std::vector<QueueDepth::Reading> Dispatcher::queues() {
     std::vector<QueueDepth::Reading> readings;
     std::ranges::transform(depths_, std::back_inserter(readings),
                            [](QueueDepth& depth) { return depth.read().value_or(QueueDepth::Reading{}); });
+    const auto sum =
+        std::transform_reduce(readings.begin(), readings.end(), std::uint64_t{0}, std::plus<>{},
+                              [](const auto& reading) { return std::uint64_t{reading.waiting}; });
+    longest_queue_ = std::max(longest_queue_, sum);
     return readings;
 }
 

@@ -83,7 +83,9 @@ class Dispatcher {
 
     [[nodiscard]] const ParkingLot& lot() const noexcept { return lot_; }
     // For whoever wants to know how things are. Of each listener, in their order: asks the kernel.
-    [[nodiscard]] std::vector<QueueDepth::Reading> queues() noexcept;
+    [[nodiscard]] std::vector<QueueDepth::Reading> queues();
+    // The most that have been seen in all listen queues together.
+    [[nodiscard]] std::uint64_t longest_queue() const noexcept { return longest_queue_; }
     [[nodiscard]] std::size_t handed_over() const noexcept { return handoff_.waiting(); }
     [[nodiscard]] std::size_t being_closed() const noexcept { return leaving_.size(); }
     [[nodiscard]] children::Waiting mark() const noexcept { return mark_; }
@@ -129,6 +131,7 @@ class Dispatcher {
     children::Waiting mark_ = children::Waiting::nobody;
     unsigned quiet_checks_ = 0;
     std::uint64_t give_ups_asked_ = 0;
+    std::uint64_t longest_queue_ = 0;
     unsigned looks_ = 0;  // since looks_since_
     std::chrono::steady_clock::time_point looks_since_{};
     std::size_t room_;  // connections held in all, silent or not

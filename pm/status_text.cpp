@@ -116,9 +116,12 @@ std::string connections(const json::object& status) {
     const std::uint64_t queued = number_in(waiting, "queued");
     const std::uint64_t handed = number_in(waiting, "handed");
     return fmt::format(
-        "  waiting      {}{}\n  parked       {}{}\n",
+        "  waiting      {}{}{}\n  parked       {}{}\n",
         queued + handed == 0 ? "nobody" : fmt::format("{} new, {} parked with a request", queued, handed),
         mark == "pressure" ? "; no child is free or idle" : "",
+        number_in(waiting, "longest") > 0
+            ? fmt::format(" (at the most {} new)", number_in(waiting, "longest"))
+            : "",
         counted(number_in(connections, "parked"), "connection", "connections"),
         number_in(connections, "leaving") > 0
             ? fmt::format(", {} being closed", number_in(connections, "leaving"))

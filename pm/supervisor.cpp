@@ -43,8 +43,7 @@ Supervisor::Supervisor(const Config& config, std::span<Listener> listeners,
       self_{std::move(self)},
       service_manager_{environment_of(own_environment()), getpid(), config.ready_fd},
       sizing_{*sizes_of(config)},
-      overtime_{config.request_timeout},
-      totals_{scoreboard_.slots()} {
+      overtime_{config.request_timeout} {
     scoreboard_.control().listeners_inherited = listeners.front().created ? 0 : 1;
     publish_settings();
 }

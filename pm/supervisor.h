@@ -193,7 +193,8 @@ class Supervisor {
     [[nodiscard]] Status status();
     [[nodiscard]] Status::Child status_of(std::uint32_t slot);
     void stop_on_command(bool fast, Answer answer);
-    void count_last(std::uint32_t slot, int wait_status) noexcept;
+    [[nodiscard]] Outcome reopen_on_command();
+    void count_last(std::uint32_t slot, int wait_status);
     void end_control() noexcept;
 
     Config config_;
@@ -249,7 +250,11 @@ class Supervisor {
     Totals totals_;
     Clock::time_point born_ = Clock::now();
     std::optional<Status::Reload> last_reload_;
-    std::vector<Answer> stop_answers_;
+    struct StopAsked {
+        bool fast;
+        Answer answer;
+    };
+    std::vector<StopAsked> stops_asked_;
     ControlSocket control_socket_;
 
     boost::asio::io_context loop_{1};

@@ -7,6 +7,8 @@
 #include <unistd.h>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "children/clock.h"
 #include "pm/log.h"
 #include "pm/process_memory.h"
@@ -70,11 +72,7 @@ void Supervisor::control_by(ControlSocket socket) {
             [this](Answer answer) { reload("cede reload", std::move(answer)); },
             [this](bool fast, Answer answer) { stop_on_command(fast, std::move(answer)); },
             [this](int client) { upgrade(children::UniqueFd{client}); },
-            [] {
-                const auto reopened = reopen_log();
-                return reopened ? Outcome{true, "the log was reopened"}
-                                : Outcome{false, reopened.error().message};
-            },
+            [this] { return reopen_on_command(); },
             [this](unsigned count, Answer answer) { set_children(count, std::move(answer)); },
         });
 }
@@ -105,6 +103,7 @@ Status Supervisor::status() {
             status.children.push_back(status_of(slot));
         }
     }
+    status.longest_queue = dispatcher_.longest_queue();
     status.handed = dispatcher_.handed_over();
     status.pressure = word_for(dispatcher_.mark());
     status.parked = dispatcher_.lot().size();
@@ -144,7 +143,7 @@ Status::Child Supervisor::status_of(std::uint32_t slot) {
     return shown;
 }
 
-void Supervisor::count_last(std::uint32_t slot, int wait_status) noexcept {
+void Supervisor::count_last(std::uint32_t slot, int wait_status) {
     totals_.end(slot, counts_in(scoreboard_.slot(slot)), Clock::now() - pool_.at(slot).ordered_at);
     ++totals_.events.ended;
     totals_.events.killed += WIFSIGNALED(wait_status) ? 1 : 0;
@@ -169,9 +168,18 @@ void Supervisor::tend_service_manager(Clock::time_point now) {
     }
 }
 
+Outcome Supervisor::reopen_on_command() {
+    if (const auto reopened = reopen_log(); !reopened) {
+        return {false, reopened.error().message};
+    }
+    return {true, config_.log.starts_with('/')
+                      ? fmt::format("the log {} was reopened", config_.log)
+                      : fmt::format("the log goes to {}: nothing to reopen", config_.log)};
+}
+
 // Answered by end_control(), when all is over.
 void Supervisor::stop_on_command(bool fast, Answer answer) {
-    stop_answers_.push_back(std::move(answer));
+    stops_asked_.push_back({fast, std::move(answer)});
     if (!fast) {
         drain("cede stop");
     } else if (course_ != Course::stopping) {
@@ -184,8 +192,11 @@ void Supervisor::stop_on_command(bool fast, Answer answer) {
 void Supervisor::end_control() noexcept {
     control_socket_.remove_file();
     try {
-        for (const Answer& answer : std::exchange(stop_answers_, {})) {
-            answer({true, "stopped"});
+        for (const StopAsked& asked : std::exchange(stops_asked_, {})) {
+            const bool cut_short = !asked.fast && course_ == Course::stopping;
+            asked.answer({true, cut_short
+                                    ? "stopped; what still ran was ended (--stop-timeout, or a stop at once)"
+                                    : "stopped"});
         }
     } catch (const std::exception&) {
         // Out of memory: they see the end of this process.

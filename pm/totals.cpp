@@ -59,7 +59,8 @@ bool from_array(T& value, const json::value& array, std::uint64_t T::*const (&fi
 
 }  // namespace
 
-const Counts& Totals::look(std::uint32_t slot, const Counts& claimed, std::chrono::nanoseconds age) noexcept {
+const Counts& Totals::look(std::uint32_t slot, const Counts& claimed, std::chrono::nanoseconds age) {
+    seen_.resize(std::max<std::size_t>(seen_.size(), slot + std::size_t{1}));
     Counts& seen = seen_[slot];
     const std::uint64_t most = most_believed(age);
     for (const auto field : each_count) {
@@ -70,7 +71,7 @@ const Counts& Totals::look(std::uint32_t slot, const Counts& claimed, std::chron
     return seen;
 }
 
-void Totals::end(std::uint32_t slot, const Counts& claimed, std::chrono::nanoseconds age) noexcept {
+void Totals::end(std::uint32_t slot, const Counts& claimed, std::chrono::nanoseconds age) {
     look(slot, claimed, age);
     const Counts last = std::exchange(seen_[slot], {});
     for (const auto field : each_count) {
@@ -109,12 +110,12 @@ bool Totals::load(std::string_view saved) {
     const json::value* const gone = object.if_contains("gone");
     const json::value* const happened = object.if_contains("events");
     const json::value* const children = object.if_contains("children");
-    Totals loaded{static_cast<std::uint32_t>(seen_.size())};
+    Totals loaded;
     if (gone == nullptr || happened == nullptr || children == nullptr || !children->is_array() ||
-        children->get_array().size() > seen_.size() || !from_array(loaded.gone_, *gone, each_count) ||
-        !from_array(loaded.events, *happened, each_event)) {
+        !from_array(loaded.gone_, *gone, each_count) || !from_array(loaded.events, *happened, each_event)) {
         return false;
     }
+    loaded.seen_.resize(children->get_array().size());
     for (std::size_t slot = 0; slot < children->get_array().size(); ++slot) {
         if (!from_array(loaded.seen_[slot], children->get_array()[slot], each_count)) {
             return false;

@@ -34,21 +34,20 @@ class Totals {
         bool operator==(const Events&) const = default;
     };
 
-    explicit Totals(std::uint32_t slots) : seen_(slots) {}
-
     // A child is there now, or again, with what its slot says; `age` since it was ordered. What is believed
-    // of it.
-    const Counts& look(std::uint32_t slot, const Counts& claimed, std::chrono::nanoseconds age) noexcept;
+    // of it. There may be any number of slots.
+    const Counts& look(std::uint32_t slot, const Counts& claimed, std::chrono::nanoseconds age);
 
     // It is gone, and this is the last that its slot said. The slot is free for another.
-    void end(std::uint32_t slot, const Counts& claimed, std::chrono::nanoseconds age) noexcept;
+    void end(std::uint32_t slot, const Counts& claimed, std::chrono::nanoseconds age);
 
     // Of all children that there have been, as last looked at.
     [[nodiscard]] Counts all() const noexcept;
 
     Events events;
 
-    // All of it as JSON, and back. False, and nothing is changed: not what save() made, or of more slots.
+    // All of it as JSON, and back: for the next program of the same pool, with the same children in their
+    // slots. False, and nothing is changed: it is not what save() made.
     [[nodiscard]] std::string save() const;
     [[nodiscard]] bool load(std::string_view saved);
 

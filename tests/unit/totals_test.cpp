@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pm/totals.h"
+
+#include <cstdint>
+#include <limits>
+#include <random>
+
+#include <doctest/doctest.h>
+
+using namespace cede::pm;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr std::uint64_t largest = std::numeric_limits<std::uint64_t>::max();
+
+Counts requests(std::uint64_t number) {
+    Counts counts;
+    counts.requests = number;
+    return counts;
+}
+
+Counts everything(std::uint64_t number) {
+    return {number, number, number, number, number, number};
+}
+
+}  // namespace
+
+TEST_CASE("what a child has counted is kept when it dies and the next one begins at nothing") {
+    Totals totals;
+    totals.look(0, everything(3), 1s);
+    totals.end(0, everything(5), 1s);
+    CHECK(totals.all() == everything(5));
+    totals.look(0, everything(1), 1s);
+    totals.look(1, everything(10), 1s);
+    CHECK(totals.all() == everything(16));
+    totals.end(1, everything(10), 1s);
+    totals.end(0, everything(2), 1s);
+    CHECK(totals.all() == everything(17));
+}
+
+TEST_CASE("a child that counts back takes nothing away") {
+    Totals totals;
+    totals.look(0, requests(50), 1s);
+    CHECK(totals.look(0, requests(7), 1s).requests == 50);
+    totals.end(0, requests(0), 1s);
+    CHECK(totals.all().requests == 50);
+}
+
+TEST_CASE("garbage in one counter is not believed, and leaves the others alone") {
+    Totals totals;
+    totals.look(0, everything(4), 1s);
+    for (const std::uint64_t garbage : {largest, largest / 2 + 1, std::uint64_t{1} << 40U}) {
+        Counts claimed = everything(5);
+        claimed.parked = garbage;
+        totals.look(0, claimed, 1s);
+        CHECK(totals.all().parked == 4);
+        CHECK(totals.all().requests == 5);
+    }
+    totals.end(0, everything(largest), 1s);
+    CHECK(totals.all().requests == 5);
+}
+
+TEST_CASE("a lie adds no more than a child could have done in its life") {
+    Totals totals;
+    totals.look(0, requests(2'000'000), 1s);
+    CHECK(totals.all().requests == 0);
+    totals.look(0, requests(1'000'000), 1s);
+    CHECK(totals.all().requests == 1'000'000);
+    totals.look(0, requests(2'000'000), 2s);
+    CHECK(totals.all().requests == 2'000'000);
+    totals.look(0, requests(3'000'000), -1s);
+    CHECK(totals.all().requests == 2'000'000);
+}
+
+TEST_CASE("whatever children claim, no sum ever goes back") {
+    std::mt19937_64 random{1};
+    Totals totals;
+    Counts before;
+    for (int i = 0; i < 20000; ++i) {
+        const auto slot = static_cast<std::uint32_t>(random() % 8);
+        const auto age = std::chrono::microseconds{random() % 100'000};
+        const Counts claimed = everything(random() >> (random() % 64));
+        if (random() % 4 == 0) {
+            totals.end(slot, claimed, age);
+        } else {
+            totals.look(slot, claimed, age);
+        }
+        const Counts now = totals.all();
+        REQUIRE(now.requests >= before.requests);
+        REQUIRE(now.refused >= before.refused);
+        before = now;
+    }
+    CHECK(before.requests < 20000ULL * 102'000);
+}
+
+TEST_CASE("totals survive being saved and loaded") {
+    Totals totals;
+    totals.end(0, {1, 2, 3, 4, 5, 6}, 1s);
+    totals.look(1, everything(7), 1s);
+    totals.events = {8, 9, 10, 11, 12};
+    Totals loaded;
+    REQUIRE(loaded.load(totals.save()));
+    CHECK(loaded.all() == totals.all());
+    CHECK(loaded.events == totals.events);
+    // Who was there is there still, and is not counted twice.
+    loaded.end(1, everything(8), 1s);
+    CHECK(loaded.all().requests == 9);
+}
+
+TEST_CASE("what was not saved by us is not loaded, and changes nothing") {
+    Totals totals;
+    totals.look(0, requests(5), 1s);
+    for (const char* const bad :
+         {"", "{}", "[]", "nonsense", R"({"gone":[1,2,3,4,5,6],"events":[1,2,3,4,5]})",
+          R"({"gone":[1,2,3,4,5],"events":[1,2,3,4,5],"children":[]})",
+          R"({"gone":[1,2,3,4,5,-6],"events":[1,2,3,4,5],"children":[]})",
+          R"({"gone":[1,2,3,4,5,6],"events":[1,2,3,4,"5"],"children":[]})",
+          R"({"gone":[1,2,3,4,5,6],"events":[1,2,3,4,5],"children":[[1]]})"}) {
+        CAPTURE(bad);
+        CHECK_FALSE(totals.load(bad));
+    }
+    CHECK(totals.all().requests == 5);
+}

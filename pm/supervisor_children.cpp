@@ -47,7 +47,7 @@ std::unique_ptr<ZygoteHost> Supervisor::make_zygote(Start start) {
 
 void Supervisor::start_zygote() {
     std::string explanation;
-    if (!zygote_->start(++generation_, Clock::now(), explanation)) {
+    if (!zygote_->start(++generation_, Clock::now(), STDERR_FILENO, explanation)) {
         zygote_respawn_.refused(Clock::now());
         fail_start(fmt::format("{}: {}", config_.command.front(), explanation));
         return;
@@ -257,7 +257,7 @@ std::optional<std::uint32_t> Supervisor::order_child(ZygoteHost& zygote, const C
     const auto chance = static_cast<unsigned>(random_() % chances);
     scoreboard_.slot(slot).quota = quota_of(config.max_requests, config.recycling.jitter_percent, chance);
     const Poller::Tag tag{Poller::Kind::child, slot, pool_.at(slot).age};
-    if (!zygote.order(slot, theirs.get()) || !poller_.add(ours.get(), EPOLLIN, tag)) {
+    if (!zygote.order(slot, theirs.get(), -1, {}) || !poller_.add(ours.get(), EPOLLIN, tag)) {
         scoreboard_.reset(slot, ChildState::empty);
         child_respawn_.refused(Clock::now());
         return std::nullopt;

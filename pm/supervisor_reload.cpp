@@ -74,7 +74,7 @@ void Supervisor::begin_reload(std::string_view cause) {
     next_zygote_ = make_zygote(std::move(fresh->start));
     reload_.config = std::move(fresh->config);
     std::string explanation;
-    if (!next_zygote_->start(++generation_, now, explanation)) {
+    if (!next_zygote_->start(++generation_, now, STDERR_FILENO, explanation)) {
         fail_reload(fmt::format("{}: {}", next_zygote_->program(), explanation));
         return;
     }

@@ -97,6 +97,17 @@ void write_log(LogLevel level, std::string_view line) noexcept {
     });
 }
 
+void log_output(std::string_view author, std::string_view text) noexcept {
+    try_to([&](Log& log, Clock::time_point now) {
+        log.write(log.folding.end_overdue(now), now);
+        log.writer.write(LogLevel::notice, text, now, author);
+    });
+}
+
+void log_always(LogLevel level, std::string_view line) noexcept {
+    try_to([&](Log& log, Clock::time_point now) { log.writer.write(level, line, now); });
+}
+
 std::expected<void, Error> open_log(const Config& config) {
     auto outlet = open_outlet(config.log);
     if (!outlet) {

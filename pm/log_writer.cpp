@@ -13,9 +13,9 @@ namespace cede::pm {
 LogWriter::LogWriter(std::unique_ptr<LogOutlet> outlet, LogFormat format) noexcept
     : outlet_{std::move(outlet)}, style_{format, outlet_->stamp()} {}
 
-void LogWriter::write(LogLevel level, std::string_view text, Clock::time_point now) {
+void LogWriter::write(LogLevel level, std::string_view text, Clock::time_point now, std::string_view author) {
     look_for_file(now);
-    put_line(level, text);
+    put_line(level, text, author);
 }
 
 void LogWriter::tend() {
@@ -67,8 +67,9 @@ void LogWriter::look_for_file(Clock::time_point now) {
     }
 }
 
-void LogWriter::put_line(LogLevel level, std::string_view text) {
-    if (!confess() || !put(render(level, text, std::chrono::system_clock::now(), style_, ::getpid()))) {
+void LogWriter::put_line(LogLevel level, std::string_view text, std::string_view author) {
+    if (!confess() ||
+        !put(render(level, text, std::chrono::system_clock::now(), style_, ::getpid(), author))) {
         ++lost_;
     }
 }

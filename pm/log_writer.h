@@ -24,7 +24,8 @@ class LogWriter {
     LogWriter(std::unique_ptr<LogOutlet> outlet, LogFormat format) noexcept;
 
     // Looks before, once in check_interval, whether the file has been moved away, and then opens it anew.
-    void write(LogLevel level, std::string_view text, Clock::time_point now);
+    // `author`: as for render().
+    void write(LogLevel level, std::string_view text, Clock::time_point now, std::string_view author = {});
 
     // Completes what was begun and says how many lines were lost, as far as there is room.
     void tend();
@@ -40,7 +41,7 @@ class LogWriter {
   private:
     void look_for_file(Clock::time_point now);
     [[nodiscard]] int open_anew();
-    void put_line(LogLevel level, std::string_view text);
+    void put_line(LogLevel level, std::string_view text, std::string_view author = {});
     [[nodiscard]] bool put(std::string bytes);
     [[nodiscard]] bool complete();
     [[nodiscard]] bool confess();

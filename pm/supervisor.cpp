@@ -92,12 +92,16 @@ void Supervisor::on_events() {
                 case Poller::Kind::child:
                     on_child_readable(event);
                     break;
+                case Poller::Kind::output:
+                    output_.on_event(event);
+                    break;
                 default:
                     dispatcher_.on_event(event);
                     break;
             }
         }
         dispatcher_.settle();
+        output_.settle(Clock::now());
     } while (dispatcher_.rest() && Clock::now() < longest);
     end_drain_if_empty();
     // Counting asks the kernel who waits: not at each event when there is no place for anybody more.
@@ -167,6 +171,7 @@ void Supervisor::arm_timer() {
     const auto consider = [&next](Clock::time_point at) { next = std::min(next, at); };
     consider(now + dispatcher_.check_interval());
     consider(overtime_.due());
+    consider(output_.due());
     if (course_ == Course::draining || course_ == Course::stopping) {
         consider(stop_deadline_);
     } else if (zygote_->phase() == ZygoteHost::Phase::down) {
@@ -211,6 +216,7 @@ void Supervisor::arm_timer() {
 
 void Supervisor::on_timer() {
     const auto now = Clock::now();
+    output_.tend(now);
     tend_log();
     dispatcher_.check();
     end_overlong(now);

@@ -70,7 +70,7 @@ bool ZygoteHost::start(std::uint32_t generation, Clock::time_point now, int outp
     children::UniqueFd theirs{ends[1]};
     channel_.reset(ends[0]);
     request_.inherited_fds.front() = theirs.get();
-    request_.output_fd = output;
+    request_.output_fd = output >= 0 ? output : STDERR_FILENO;
     const auto pid = children::spawn(request_);
     if (!pid) {
         channel_.reset();

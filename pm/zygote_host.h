@@ -40,7 +40,8 @@ class ZygoteHost {
     ZygoteHost& operator=(const ZygoteHost&) = delete;
     ~ZygoteHost();
 
-    // Its descriptors 1 and 2 become `output`. False: the start failed; `explanation` says why.
+    // Its descriptors 1 and 2 become `output`; -1: our own stderr. False: the start failed; `explanation`
+    // says why.
     [[nodiscard]] bool start(std::uint32_t generation, Clock::time_point now, int output,
                              std::string& explanation);
     // Goes on with a process that another host has started. False: it can't be watched.
@@ -61,6 +62,7 @@ class ZygoteHost {
     [[nodiscard]] std::string overdue(Clock::time_point now, Clock::duration start_timeout) const;
 
     [[nodiscard]] std::uint32_t id() const noexcept { return id_; }
+    [[nodiscard]] const children::SpawnRequest& request() const noexcept { return request_; }
     [[nodiscard]] const std::string& program() const noexcept { return request_.command.front(); }
     [[nodiscard]] Phase phase() const noexcept { return phase_; }
     // What its children speak, once it is ready.

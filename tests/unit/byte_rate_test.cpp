@@ -33,12 +33,12 @@ TEST_CASE("many small pieces get as much as one large one") {
     ByteRate rate{1000, 1000};
     unsigned taken = 0;
     for (int i = 0; i < 10000; ++i) {
-        taken += rate.take(1, start + i * 1ms) ? 1 : 0;
+        taken += rate.take(1, start + std::chrono::milliseconds{i}) ? 1U : 0U;
     }
     CHECK(taken >= 9999);
     taken = 0;
     for (int i = 0; i < 10000; ++i) {
-        taken += rate.take(2, start + 10s + i * 1ms) ? 2 : 0;
+        taken += rate.take(2, start + 10s + std::chrono::milliseconds{i}) ? 2U : 0U;
     }
     CHECK(taken >= 10900);
     CHECK(taken <= 11000);

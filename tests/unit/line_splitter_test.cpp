@@ -42,7 +42,8 @@ Lines lines_of(std::string_view bytes, std::size_t piece, std::size_t longest = 
 
 TEST_CASE("lines are the same however their bytes are cut, and no byte is changed") {
     const std::string text = "one\n\ntwo\0three\r\n\x1b[31m\xff\xc3\n\xe2\x82\xac end"s;
-    const Lines expected{{"one", 0}, {"", 0}, {"two\0three\r"s, 0}, {"\x1b[31m\xff\xc3", 0}, {"\xe2\x82\xac end", 0}};
+    const Lines expected{
+        {"one", 0}, {"", 0}, {"two\0three\r"s, 0}, {"\x1b[31m\xff\xc3", 0}, {"\xe2\x82\xac end", 0}};
     for (std::size_t piece = 1; piece <= text.size(); ++piece) {
         CAPTURE(piece);
         CHECK(lines_of(text, piece) == expected);
@@ -77,7 +78,11 @@ TEST_CASE("a character that would be cut is left out as a whole") {
 
 TEST_CASE("bytes that are no characters are cut where the room ends") {
     CHECK(lines_of(std::string(20, '\x80'), 50, 10) == Lines{{std::string(10, '\x80'), 10}});
-    CHECK(lines_of("12345678\xff" "1zzz", 50, 10) == Lines{{"12345678\xff" "1", 3}});
+    CHECK(lines_of("12345678\xff"
+                   "1zzz",
+                   50, 10) == Lines{{"12345678\xff"
+                                     "1",
+                                     3}});
 }
 
 TEST_CASE("a line that just fits is whole, although its last character is not") {

@@ -34,10 +34,11 @@ constexpr Owner child(std::uint32_t slot) {
 
 // The supervisor's loop, as far as output is concerned.
 struct OutputDesk {
+    Config config;
     Poller poller;
-    ChildOutput output;
+    ChildOutput output{poller};
 
-    explicit OutputDesk(const Config& config = {}) : output{poller, config, {}} {}
+    explicit OutputDesk(Config chosen = {}) : config{std::move(chosen)} {}
 
     // Whether there was anything to read.
     bool turn(ChildOutput::Clock::time_point now = ChildOutput::Clock::now()) {
@@ -53,10 +54,11 @@ struct OutputDesk {
         }
     }
     UniqueFd start(std::uint32_t slot, const std::string& author) {
-        UniqueFd end = std::move(*output.open(child(slot)));
+        UniqueFd end = open(slot);
         output.begin(child(slot), author);
         return end;
     }
+    UniqueFd open(std::uint32_t slot) { return std::move(*output.open(child(slot), config, {})); }
 };
 
 void say(const UniqueFd& end, std::string_view text) {
@@ -121,7 +123,7 @@ TEST_CASE("lines of several processes come out under their names, at any level o
 TEST_CASE("what is written before its process has a name is kept until then") {
     const auto lines = logged_by([](const auto&) {
         OutputDesk desk;
-        const UniqueFd end = std::move(*desk.output.open(child(0)));
+        const UniqueFd end = desk.open(0);
         say(end, "early\n");
         if (desk.turn()) {
             return "it was read";
@@ -333,7 +335,7 @@ TEST_CASE("a pipe can be handed to another process, and goes on there") {
     const auto lines = logged_by([](const auto&) -> std::string {
         OutputDesk old;
         const UniqueFd one = old.start(3, "child=3 gen=1 pid=57");
-        const UniqueFd unnamed = std::move(*old.output.open(child(4)));
+        const UniqueFd unnamed = old.open(4);
         UniqueFd gone = old.start(5, "child=5 gen=1 pid=59");
         old.output.end(child(5), "child=5 gen=1 pid=59");
         say(one, "half a line");
@@ -342,7 +344,8 @@ TEST_CASE("a pipe can be handed to another process, and goes on there") {
         old.output.flush(ChildOutput::Clock::now());
         OutputDesk next;
         for (const ChildOutput::Held& held : old.output.held()) {
-            next.output.adopt(held.owner, UniqueFd{::fcntl(held.fd, F_DUPFD_CLOEXEC, 0)}, held.author);
+            next.output.adopt(held.owner, next.config, UniqueFd{::fcntl(held.fd, F_DUPFD_CLOEXEC, 0)},
+                              held.author);
         }
         say(one, "one\n");
         say(unnamed, "two\n");
@@ -361,7 +364,7 @@ TEST_CASE("a pipe can be handed to another process, and goes on there") {
 
 TEST_CASE("the writing end may block, and can be written only; the reading end is ours") {
     OutputDesk desk;
-    const UniqueFd end = std::move(*desk.output.open(child(0)));
+    const UniqueFd end = desk.open(0);
     CHECK((::fcntl(end.get(), F_GETFL) & O_NONBLOCK) == 0);
     CHECK(cede::tests::closes_on_exec(end.get()));
     struct stat status {};
@@ -382,7 +385,7 @@ TEST_CASE("where output is inherited there are no pipes, and nothing to do") {
     config.child_output = ChildOutputMode::inherit;
     OutputDesk desk{config};
     const std::size_t before = descriptors_of().size();
-    const auto end = desk.output.open(child(0));
+    const auto end = desk.output.open(child(0), config, {});
     REQUIRE(end.has_value());
     CHECK_FALSE(*end);
     desk.output.begin(child(0), "me");

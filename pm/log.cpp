@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <exception>
 #include <memory>
+#include <poll.h>
 #include <string>
 #include <syslog.h>
 #include <unistd.h>
@@ -157,8 +158,19 @@ std::uint64_t lost_log_lines() noexcept {
     return lost;
 }
 
+bool log_waits() noexcept {
+    return the_log().writer.waits();
+}
+
 void settle_log() noexcept {
-    try_to([](Log& log, Clock::time_point now) { log.write(log.folding.end_all(), now); });
+    try_to([](Log& log, Clock::time_point now) {
+        log.write(log.folding.end_all(), now);
+        constexpr int longest_ms = 200;
+        for (int waited = 0; waited < longest_ms && log.writer.waits(); waited += 5) {
+            ::poll(nullptr, 0, 5);
+            log.writer.tend();
+        }
+    });
 }
 
 void log_last_words(std::string_view line) noexcept {

@@ -43,13 +43,16 @@ void log_always(LogLevel level, std::string_view line) noexcept;
 // the old file is kept.
 std::expected<void, Error> reopen_log() noexcept;
 
-// To be called now and then: tells of lines that were lost or counted instead of written, when it is time.
+// To be called now and then: tells of lines that were lost or counted instead of written, when it is time,
+// and writes those that a slow reader had no room for. While there are such, it should be called soon.
 void tend_log() noexcept;
+[[nodiscard]] bool log_waits() noexcept;
 
 // How many lines this process could not write so far.
 [[nodiscard]] std::uint64_t lost_log_lines() noexcept;
 
-// Before the last line: all counts that are still open.
+// Before the last line, and behind it: all counts that are still open, and what a slow reader takes within a
+// moment.
 void settle_log() noexcept;
 
 // An error that ends the program: on stderr, where whoever started it looks, and in the log if that is

@@ -20,6 +20,7 @@ namespace {
 constexpr auto longest_turn = std::chrono::milliseconds{10};
 constexpr auto start_check_interval = std::chrono::milliseconds{100};
 constexpr auto upgrade_check_interval = std::chrono::milliseconds{10};
+constexpr auto slow_reader_interval = std::chrono::milliseconds{50};
 
 }  // namespace
 
@@ -172,6 +173,9 @@ void Supervisor::arm_timer() {
     consider(now + dispatcher_.check_interval());
     consider(overtime_.due());
     consider(output_.due());
+    if (log_waits()) {
+        consider(now + slow_reader_interval);
+    }
     if (course_ == Course::draining || course_ == Course::stopping) {
         consider(stop_deadline_);
     } else if (zygote_->phase() == ZygoteHost::Phase::down) {

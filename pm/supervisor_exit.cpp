@@ -315,6 +315,7 @@ void Supervisor::finish(int exit_status) {
     settle_log();
     log(LogLevel::notice, "stopped");
     end_control();
+    settle_log();
     loop_.stop();
 }
 

@@ -8,20 +8,22 @@
 
 namespace cede::children {
 
-bool send_message(int socket, const void* data, std::size_t size, int fd) noexcept {
+bool send_message(int socket, const void* data, std::size_t size, int fd, int second) noexcept {
     iovec part{const_cast<void*>(data), size};
-    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+    const int fds[] = {fd, second};
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof fds)] = {};
     msghdr message{};
     message.msg_iov = &part;
     message.msg_iovlen = 1;
     if (fd >= 0) {
         message.msg_control = control;
-        message.msg_controllen = sizeof control;
+        const std::size_t length = second >= 0 ? sizeof fds : sizeof fd;
+        message.msg_controllen = CMSG_SPACE(length);
         cmsghdr* header = CMSG_FIRSTHDR(&message);
         header->cmsg_level = SOL_SOCKET;
         header->cmsg_type = SCM_RIGHTS;
-        header->cmsg_len = CMSG_LEN(sizeof(int));
-        std::memcpy(CMSG_DATA(header), &fd, sizeof fd);
+        header->cmsg_len = CMSG_LEN(length);
+        std::memcpy(CMSG_DATA(header), fds, length);
     }
     ssize_t sent = 0;
     do {
@@ -30,10 +32,13 @@ bool send_message(int socket, const void* data, std::size_t size, int fd) noexce
     return sent == static_cast<ssize_t>(size);
 }
 
-Received receive_message(int socket, void* data, std::size_t capacity, bool wait) noexcept {
+Received receive_message(int socket, void* data, std::size_t capacity, bool wait, int* second) noexcept {
+    if (second != nullptr) {
+        *second = -1;
+    }
     iovec part{data, capacity};
-    // Room for more than one descriptor: what does not fit would be dropped by the kernel without our
-    // knowing, but a sender that attaches two is broken and must be noticed.
+    // Room for more descriptors than belong there: what does not fit would be dropped by the kernel without
+    // our knowing, but a sender that attaches more is broken and must be noticed.
     alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * 4)];
     msghdr message{};
     message.msg_iov = &part;
@@ -58,6 +63,8 @@ Received receive_message(int socket, void* data, std::size_t capacity, bool wait
             std::memcpy(&fd, CMSG_DATA(header) + i * sizeof fd, sizeof fd);
             if (result.fd < 0) {
                 result.fd = fd;
+            } else if (second != nullptr && *second < 0) {
+                *second = fd;
             } else {
                 close(fd);
             }

@@ -11,9 +11,9 @@
 // agent as well. Both ends come from the same build; the version catches a mixed installation.
 namespace cede::children {
 
-inline constexpr std::uint32_t protocol_version = 2;
+inline constexpr std::uint32_t protocol_version = 3;
 
-// The agent's only way to learn its descriptors: CEDE_AGENT="2 <zygote channel> <scoreboard> <handoff>
+// The agent's only way to learn its descriptors: CEDE_AGENT="3 <zygote channel> <scoreboard> <handoff>
 // <first listener> <number of listeners> <slots>", all decimal; behind the last listener comes the agent's
 // own file. Removed from the environment before PHP can see it.
 inline constexpr char agent_variable[] = "CEDE_AGENT";
@@ -43,12 +43,22 @@ struct ZygoteReport {
     char sapi[16] = {};  // PHP's own name for its server interface, "cgi-fcgi"; empty if unknown
 };
 
-// --- supervisor -> zygote, with the child's end of its channel attached ---
+// An open file by what fstat(2) says of it.
+struct FileId {
+    std::uint64_t device = 0;
+    std::uint64_t inode = 0;  // 0: none
+};
+
+// --- supervisor -> zygote, with the child's end of its channel attached and, behind it, the pipe for the
+// child's output if it is to have one of its own ---
 struct ForkOrder {
     std::uint32_t version = protocol_version;
     std::uint32_t slot = 0;
     std::uint32_t generation = 0;
     std::uint32_t reserved = 0;
+    // The zygote's own output. Where the child's descriptors 1 and 2 lead there, its pipe takes their place;
+    // what PHP or a wrapper has redirected stays.
+    FileId replaced;
 };
 
 // --- child -> supervisor: by the child's channel, but for those with a descriptor, which go the handoff

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <expected>
 #include <functional>
@@ -25,6 +26,10 @@ enum class GiveUp { park, close };
 enum class LogLevel { error, warning, notice, info, debug };
 
 enum class LogFormat { text, json };
+
+// What becomes of what children write to their descriptors 1 and 2: lines of the log, or nothing, those being
+// cede's own stderr.
+enum class ChildOutputMode { log, inherit };
 
 // `75%` or a plain number of children.
 struct KeepaliveLimit {
@@ -82,8 +87,10 @@ struct Config {
     LogLevel log_level = LogLevel::notice;
     std::string log = "stderr";  // or "syslog", or the full path of a file
     LogFormat log_format = LogFormat::text;
-    std::string control;  // the path of the control socket; "none"; empty: the default one
-    std::string agent;    // empty: beside the executable, or in the library directory
+    ChildOutputMode child_output = ChildOutputMode::log;
+    std::size_t child_output_line = 16384;  // the longest, in bytes
+    std::string control;                    // the path of the control socket; "none"; empty: the default one
+    std::string agent;                      // empty: beside the executable, or in the library directory
     std::vector<std::string> command;
 
     // Where each setting came from, for messages: "--user", or "/etc/cede.conf:3: user". Ask where().

@@ -178,6 +178,12 @@ Value<LogFormat> parse_log_format(std::string_view text) {
     return parse_word(text, words);
 }
 
+Value<ChildOutputMode> parse_child_output(std::string_view text) {
+    static constexpr std::array<std::pair<std::string_view, ChildOutputMode>, 2> words{
+        {{"log", ChildOutputMode::log}, {"inherit", ChildOutputMode::inherit}}};
+    return parse_word(text, words);
+}
+
 Value<bool> parse_yes_or_no(std::string_view text) {
     static constexpr std::array<std::pair<std::string_view, bool>, 8> words{{{"yes", true},
                                                                              {"no", false},

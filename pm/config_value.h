@@ -54,6 +54,7 @@ Value<std::string> parse_log_target(std::string_view text);
 // `none`, or a full path that fits a socket's address, which is not looked at.
 Value<std::string> parse_control(std::string_view text);
 Value<LogFormat> parse_log_format(std::string_view text);
+Value<ChildOutputMode> parse_child_output(std::string_view text);
 Value<bool> parse_yes_or_no(std::string_view text);
 
 }  // namespace cede::pm

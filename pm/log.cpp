@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <exception>
 #include <memory>
+#include <poll.h>
 #include <string>
 #include <syslog.h>
 #include <unistd.h>
@@ -97,6 +98,17 @@ void write_log(LogLevel level, std::string_view line) noexcept {
     });
 }
 
+void log_output(std::string_view author, std::string_view text) noexcept {
+    try_to([&](Log& log, Clock::time_point now) {
+        log.write(log.folding.end_overdue(now), now);
+        log.writer.write(LogLevel::notice, text, now, author);
+    });
+}
+
+void log_always(LogLevel level, std::string_view line) noexcept {
+    try_to([&](Log& log, Clock::time_point now) { log.writer.write(level, line, now); });
+}
+
 std::expected<void, Error> open_log(const Config& config) {
     auto outlet = open_outlet(config.log);
     if (!outlet) {
@@ -146,8 +158,19 @@ std::uint64_t lost_log_lines() noexcept {
     return lost;
 }
 
+bool log_waits() noexcept {
+    return the_log().writer.waits();
+}
+
 void settle_log() noexcept {
-    try_to([](Log& log, Clock::time_point now) { log.write(log.folding.end_all(), now); });
+    try_to([](Log& log, Clock::time_point now) {
+        log.write(log.folding.end_all(), now);
+        constexpr int longest_ms = 200;
+        for (int waited = 0; waited < longest_ms && log.writer.waits(); waited += 5) {
+            ::poll(nullptr, 0, 5);
+            log.writer.tend();
+        }
+    });
 }
 
 void log_last_words(std::string_view line) noexcept {

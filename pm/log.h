@@ -26,6 +26,13 @@ void log(LogLevel level, fmt::format_string<Arguments...> format, Arguments&&...
     }
 }
 
+// A line of what the process `author` ("child=3 gen=1 pid=57") has written to its descriptors 1 and 2. The
+// level does not apply to it, and it is never folded.
+void log_output(std::string_view author, std::string_view text) noexcept;
+
+// A line of ours that is as important, whatever the level is.
+void log_always(LogLevel level, std::string_view line) noexcept;
+
 // From here on the log is what --log and --log-format say. On an error it is what it was.
 [[nodiscard]] std::expected<void, Error> open_log(const Config& config);
 
@@ -36,13 +43,16 @@ void log(LogLevel level, fmt::format_string<Arguments...> format, Arguments&&...
 // the old file is kept.
 std::expected<void, Error> reopen_log() noexcept;
 
-// To be called now and then: tells of lines that were lost or counted instead of written, when it is time.
+// To be called now and then: tells of lines that were lost or counted instead of written, when it is time,
+// and writes those that a slow reader had no room for. While there are such, it should be called soon.
 void tend_log() noexcept;
+[[nodiscard]] bool log_waits() noexcept;
 
 // How many lines this process could not write so far.
 [[nodiscard]] std::uint64_t lost_log_lines() noexcept;
 
-// Before the last line: all counts that are still open.
+// Before the last line, and behind it: all counts that are still open, and what a slow reader takes within a
+// moment.
 void settle_log() noexcept;
 
 // An error that ends the program: on stderr, where whoever started it looks, and in the log if that is

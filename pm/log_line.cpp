@@ -96,14 +96,18 @@ std::optional<std::uint64_t> number_behind(std::string_view key, std::string_vie
     return std::nullopt;
 }
 
-std::string as_json(LogLevel level, std::string_view text, system_clock::time_point at) {
+std::string as_json(LogLevel level, std::string_view text, system_clock::time_point at,
+                    std::string_view author) {
     boost::json::object fields;
     fields["time"] = utc(at);
     fields["level"] = name_of(level);
+    if (!author.empty()) {
+        fields["source"] = "output";
+    }
     fields["message"] = clean(text, false);
     // Words of others stand behind a colon or in quotes, and must not pass for an identity.
     const std::size_t end = std::min({text.find_first_of(":\"\n"), text.find(" '"), text.size()});
-    const std::string_view own_words = text.substr(0, end);
+    const std::string_view own_words = author.empty() ? text.substr(0, end) : author;
     for (const std::string_view name : {"child", "gen", "pid"}) {
         if (const auto number = number_behind(fmt::format("{}=", name), own_words)) {
             fields[name] = *number;
@@ -135,10 +139,11 @@ std::string on_one_line(std::string_view text) {
 }
 
 std::string render(LogLevel level, std::string_view text, system_clock::time_point at, LogStyle style,
-                   pid_t pid) {
+                   pid_t pid, std::string_view author) {
     const bool json = style.format == LogFormat::json;
-    const std::string body =
-        json ? as_json(level, text, at) : fmt::format("{}: {}", name_of(level), on_one_line(text));
+    const std::string body = json ? as_json(level, text, at, author)
+                                  : fmt::format("{}: {}{}{}", name_of(level), author,
+                                                author.empty() ? "" : " output: ", on_one_line(text));
     switch (style.stamp) {
         case LogStamp::journal:
             return fmt::format("<{}>{}\n", priority_of(level), body);

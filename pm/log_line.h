@@ -28,8 +28,10 @@ std::string_view name_of(LogLevel level) noexcept;
 // `text` for a log of text lines: control bytes (of C1, too) and what is no UTF-8 become \n, \r, \t or \xNN.
 std::string on_one_line(std::string_view text);
 
-// One event as the bytes to write, on one line whatever `text` is. `pid` is ours.
+// One event as the bytes to write, on one line whatever `text` is. `pid` is ours. With `author`, as in
+// "child=3 gen=1 pid=57", the text is the output of that process, and marked as such in a place where no text
+// can be.
 std::string render(LogLevel level, std::string_view text, std::chrono::system_clock::time_point at,
-                   LogStyle style, pid_t pid);
+                   LogStyle style, pid_t pid, std::string_view author = {});
 
 }  // namespace cede::pm

@@ -10,12 +10,12 @@
 
 namespace cede::pm {
 
-LogWriter::LogWriter(std::unique_ptr<LogOutlet> outlet, LogFormat format) noexcept
-    : outlet_{std::move(outlet)}, style_{format, outlet_->stamp()} {}
+LogWriter::LogWriter(std::unique_ptr<LogOutlet> outlet, LogFormat format, std::size_t room) noexcept
+    : outlet_{std::move(outlet)}, style_{format, outlet_->stamp()}, room_{room} {}
 
-void LogWriter::write(LogLevel level, std::string_view text, Clock::time_point now) {
+void LogWriter::write(LogLevel level, std::string_view text, Clock::time_point now, std::string_view author) {
     look_for_file(now);
-    put_line(level, text);
+    put_line(level, text, author);
 }
 
 void LogWriter::tend() {
@@ -45,8 +45,8 @@ int LogWriter::open_anew() {
     if (const auto opened = outlet_->reopen(); !opened) {
         return opened.error();
     }
-    if (!rest_.empty()) {
-        rest_.clear();  // the beginning of it is in the old file
+    if (taken_of_first_ > 0) {  // the beginning of it is in the old file
+        drop_first();
         ++lost_;
     }
     return 0;
@@ -67,36 +67,75 @@ void LogWriter::look_for_file(Clock::time_point now) {
     }
 }
 
-void LogWriter::put_line(LogLevel level, std::string_view text) {
-    if (!confess() || !put(render(level, text, std::chrono::system_clock::now(), style_, ::getpid()))) {
+void LogWriter::put_line(LogLevel level, std::string_view text, std::string_view author) {
+    if (!confess() ||
+        !put(render(level, text, std::chrono::system_clock::now(), style_, ::getpid(), author))) {
         ++lost_;
     }
 }
 
-// False: nothing of it was taken.
+// False: nothing of it was taken, nor kept.
 bool LogWriter::put(std::string bytes) {
-    if (!complete()) {
+    std::size_t taken = 0;
+    if (complete()) {
+        taken = write_some(bytes);
+        if (taken == bytes.size()) {
+            return true;
+        }
+    }
+    // What was begun has to be ended, whatever the room.
+    if (taken == 0 && (cause_ != EAGAIN || kept_bytes_ + bytes.size() > room_)) {
         return false;
     }
-    const std::size_t whole = bytes.size();
-    rest_ = std::move(bytes);
-    if (!complete() && rest_.size() == whole) {
-        rest_.clear();
-        return false;
+    taken_of_first_ = taken > 0 ? taken : taken_of_first_;
+    kept_bytes_ += bytes.size();
+    kept_.push_back(std::move(bytes));
+    return true;
+}
+
+// As much as is taken now; if that is not all, cause_ says why.
+std::size_t LogWriter::write_some(std::string_view bytes) {
+    std::size_t done = 0;
+    while (done < bytes.size()) {
+        const auto taken = outlet_->write(bytes.substr(done));
+        if (!taken || *taken == 0) {
+            cause_ = taken ? EAGAIN : taken.error();
+            break;
+        }
+        done += *taken;
+    }
+    return done;
+}
+
+// Whether nothing is kept any more. Who is only slow will take the rest; without a reader, or room on the
+// disk, there is no use in keeping it.
+bool LogWriter::complete() {
+    while (!kept_.empty()) {
+        taken_of_first_ += write_some(std::string_view{kept_.front()}.substr(taken_of_first_));
+        if (taken_of_first_ < kept_.front().size()) {
+            if (cause_ != EAGAIN) {
+                forget_kept();
+            }
+            return false;
+        }
+        drop_first();
     }
     return true;
 }
 
-bool LogWriter::complete() {
-    while (!rest_.empty()) {
-        const auto taken = outlet_->write(rest_);
-        if (!taken || *taken == 0) {
-            cause_ = taken ? EAGAIN : taken.error();
-            return false;
-        }
-        rest_.erase(0, *taken);
+void LogWriter::drop_first() noexcept {
+    kept_bytes_ -= kept_.front().size();
+    kept_.pop_front();
+    taken_of_first_ = 0;
+}
+
+// But not the end of a line whose beginning was taken.
+void LogWriter::forget_kept() noexcept {
+    while (kept_.size() > (taken_of_first_ > 0 ? 1 : 0)) {
+        kept_bytes_ -= kept_.back().size();
+        kept_.pop_back();
+        ++lost_;
     }
-    return true;
 }
 
 bool LogWriter::confess() {

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <expected>
 #include <memory>
 #include <string>
@@ -13,21 +15,29 @@
 
 namespace cede::pm {
 
-// Lines into an outlet: whole ones, in order, never waiting. A line for which there is no room is lost and
-// counted, and the next one that can be written is preceded by the count.
+// Lines into an outlet: whole ones, in order, never waiting. What a reader does not take at once is kept
+// until it does, as far as there is room for it here. A line for which there is none is lost and counted, and
+// the next one that can be written is preceded by the count.
 class LogWriter {
   public:
     using Clock = std::chrono::steady_clock;
 
     static constexpr auto check_interval = std::chrono::seconds{1};
 
-    LogWriter(std::unique_ptr<LogOutlet> outlet, LogFormat format) noexcept;
+    static constexpr std::size_t usual_room = 1024 * 1024;
+
+    // `room`: bytes that are kept at the most.
+    LogWriter(std::unique_ptr<LogOutlet> outlet, LogFormat format, std::size_t room = usual_room) noexcept;
 
     // Looks before, once in check_interval, whether the file has been moved away, and then opens it anew.
-    void write(LogLevel level, std::string_view text, Clock::time_point now);
+    // `author`: as for render().
+    void write(LogLevel level, std::string_view text, Clock::time_point now, std::string_view author = {});
 
-    // Completes what was begun and says how many lines were lost, as far as there is room.
+    // Writes what was kept and says how many lines were lost, as far as it is taken.
     void tend();
+
+    // Something is kept.
+    [[nodiscard]] bool waits() const noexcept { return !kept_.empty(); }
 
     // Opens the file anew. The error says what is wrong; the old file is then kept, and the log says so, too.
     [[nodiscard]] std::expected<void, Error> reopen();
@@ -40,16 +50,22 @@ class LogWriter {
   private:
     void look_for_file(Clock::time_point now);
     [[nodiscard]] int open_anew();
-    void put_line(LogLevel level, std::string_view text);
+    void put_line(LogLevel level, std::string_view text, std::string_view author = {});
     [[nodiscard]] bool put(std::string bytes);
     [[nodiscard]] bool complete();
+    [[nodiscard]] std::size_t write_some(std::string_view bytes);
+    void drop_first() noexcept;
+    void forget_kept() noexcept;
     [[nodiscard]] bool confess();
 
     std::unique_ptr<LogOutlet> outlet_;
     LogStyle style_;
-    std::string rest_;        // of a line that was taken in part
     std::uint64_t lost_ = 0;  // and not told yet
     std::uint64_t told_ = 0;
+    std::size_t room_;
+    std::deque<std::string> kept_;  // whole lines, but for what is taken of the first
+    std::size_t kept_bytes_ = 0;    // of all that
+    std::size_t taken_of_first_ = 0;
     int cause_ = 0;  // errno of the last loss
     Clock::time_point next_look_{};
     bool reopening_failed_ = false;  // and it was said

@@ -16,6 +16,7 @@
 #include "pm/config_value.h"
 #include "pm/limits.h"
 #include "pm/surroundings.h"
+#include "pm/words.h"
 
 namespace cede::pm {
 namespace {
@@ -67,6 +68,19 @@ Assigned add_variable(Config& config, const std::string& value) {
         return std::unexpected(variable.error());
     }
     config.environment.set.insert_or_assign(std::move(variable->first), std::move(variable->second));
+    return {};
+}
+
+Assigned store_output_line(Config& config, const std::string& value) {
+    const auto parsed = parse_size(value);
+    if (!parsed) {
+        return std::unexpected(parsed.error());
+    }
+    if (*parsed < limits::shortest_output_line || *parsed > limits::longest_output_line) {
+        return std::unexpected(fmt::format("{} is out of range; give {} to {} bytes", quoted(value),
+                                           limits::shortest_output_line, limits::longest_output_line));
+    }
+    config.child_output_line = static_cast<std::size_t>(*parsed);
     return {};
 }
 
@@ -217,6 +231,13 @@ constexpr std::array table{
         "the socket at which cede status, reload, stop and the like reach this pool (by --title or --listen, "
         "in RUNTIME_DIRECTORY, /run/cede, XDG_RUNTIME_DIR/cede or /tmp/cede-UID)",
         [](Config& c, const std::string& v) { return store(c.control, parse_control(v)); }},
+    Option{"child-output", "log|inherit",
+           "what children write to their stdout and stderr: lines of the log, or, as it is, to cede's own "
+           "stderr "
+           "(log)",
+           [](Config& c, const std::string& v) { return store(c.child_output, parse_child_output(v)); }},
+    Option{"child-output-line", "SIZE", "how long a line of it may be; the rest is left out (16K)",
+           store_output_line},
     Option{"agent", "PATH", "libcede-agent.so (beside cede, or in the library directory)",
            [](Config& c, const std::string& v) { return store_text(c.agent, v); }},
 };

@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "pm/child_environment.h"
+#include "pm/child_output.h"
 #include "pm/identity.h"
 #include "pm/limits.h"
 #include "pm/log.h"
@@ -21,12 +22,13 @@
 namespace cede::pm {
 namespace {
 
-// For the loop itself, the log, the netlink sockets and what a child's start needs for a moment.
-constexpr rlim_t descriptors_for_ourselves = 64;
+// For the loop itself, the log, the netlink sockets, what a child's start needs for a moment, and the output
+// of what children have left behind.
+constexpr rlim_t descriptors_for_ourselves = 64 + ChildOutput::most_gone;
 
-// Two for each child, and twice as many children while one generation takes the other's place.
+// Three for each child, and twice as many children while one generation takes the other's place.
 rlim_t descriptors_beside(const Config& config) noexcept {
-    return 4 * rlim_t{config.children} + descriptors_for_ourselves;
+    return 6 * rlim_t{config.children} + descriptors_for_ourselves;
 }
 
 // The path that a children's user could not open, because of a folder on the way, is none for the loader: it

@@ -21,6 +21,7 @@ namespace {
 constexpr auto longest_turn = std::chrono::milliseconds{10};
 constexpr auto start_check_interval = std::chrono::milliseconds{100};
 constexpr auto upgrade_check_interval = std::chrono::milliseconds{10};
+constexpr auto slow_reader_interval = std::chrono::milliseconds{50};
 
 }  // namespace
 
@@ -93,12 +94,16 @@ void Supervisor::on_events() {
                 case Poller::Kind::child:
                     on_child_readable(event);
                     break;
+                case Poller::Kind::output:
+                    output_.on_event(event);
+                    break;
                 default:
                     dispatcher_.on_event(event);
                     break;
             }
         }
         dispatcher_.settle();
+        output_.settle(Clock::now());
     } while (dispatcher_.rest() && Clock::now() < longest);
     end_drain_if_empty();
     // Counting asks the kernel who waits: not at each event when there is no place for anybody more.
@@ -169,6 +174,10 @@ void Supervisor::arm_timer() {
     consider(now + dispatcher_.check_interval());
     consider(overtime_.due());
     consider(service_manager_.due());
+    consider(output_.due());
+    if (log_waits()) {
+        consider(now + slow_reader_interval);
+    }
     if (course_ == Course::draining || course_ == Course::stopping) {
         consider(stop_deadline_);
     } else if (zygote_->phase() == ZygoteHost::Phase::down) {
@@ -213,6 +222,7 @@ void Supervisor::arm_timer() {
 
 void Supervisor::on_timer() {
     const auto now = Clock::now();
+    output_.tend(now);
     tend_log();
     tend_service_manager(now);
     dispatcher_.check();

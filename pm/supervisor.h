@@ -21,6 +21,7 @@
 #include "children/unique_fd.h"
 #include "children/zygote_protocol.h"
 #include "pm/answer.h"
+#include "pm/child_output.h"
 #include "pm/config.h"
 #include "pm/control_server.h"
 #include "pm/control_socket.h"
@@ -145,6 +146,14 @@ class Supervisor {
     void drop_channel(std::uint32_t slot) noexcept;
     void vacate(std::uint32_t slot, const std::string& why);
 
+    [[nodiscard]] bool launch(ZygoteHost& zygote, const Config& config, std::string& explanation);
+    [[nodiscard]] std::optional<children::UniqueFd> open_output(std::uint32_t slot, const ZygoteHost& zygote,
+                                                                const Config& config);
+    [[nodiscard]] children::FileId output_of(const ZygoteHost& zygote) const noexcept;
+    void begin_output(std::uint32_t slot);
+    void end_output(std::uint32_t slot);
+    void end_output(const ZygoteHost& zygote, pid_t pid);
+
     void begin_reload(std::string_view cause);
     void prove_next();
     void commit_reload();
@@ -202,6 +211,7 @@ class Supervisor {
     children::ScoreboardMap scoreboard_;
     Pool pool_;
     Poller poller_;
+    ChildOutput output_{poller_};
     Dispatcher dispatcher_;
     Refresh refresh_;
     std::uint32_t last_zygote_id_ = 0;

@@ -47,13 +47,11 @@ std::unique_ptr<ZygoteHost> Supervisor::make_zygote(Start start) {
 
 void Supervisor::start_zygote() {
     std::string explanation;
-    if (!zygote_->start(++generation_, Clock::now(), explanation)) {
+    if (!launch(*zygote_, config_, explanation)) {
         zygote_respawn_.refused(Clock::now());
         fail_start(fmt::format("{}: {}", config_.command.front(), explanation));
         return;
     }
-    log(LogLevel::info, "zygote gen={} pid={} started: {}", zygote_->generation(), zygote_->pid(),
-        zygote_->program());
 }
 
 // The very first start must succeed: whoever starts cede wants to hear it. Later ones are tried again.
@@ -252,12 +250,19 @@ std::optional<std::uint32_t> Supervisor::order_child(ZygoteHost& zygote, const C
     }
     children::UniqueFd ours{ends[0]};
     const children::UniqueFd theirs{ends[1]};
+    const auto output = open_output(slot, zygote, config);
+    if (!output) {
+        child_respawn_.refused(Clock::now());
+        return std::nullopt;
+    }
     scoreboard_.reset(slot, ChildState::starting);
     constexpr unsigned chances = 100;
     const auto chance = static_cast<unsigned>(random_() % chances);
     scoreboard_.slot(slot).quota = quota_of(config.max_requests, config.recycling.jitter_percent, chance);
     const Poller::Tag tag{Poller::Kind::child, slot, pool_.at(slot).age};
-    if (!zygote.order(slot, theirs.get()) || !poller_.add(ours.get(), EPOLLIN, tag)) {
+    if (!zygote.order(slot, theirs.get(), output->get(), output_of(zygote)) ||
+        !poller_.add(ours.get(), EPOLLIN, tag)) {
+        end_output(slot);
         scoreboard_.reset(slot, ChildState::empty);
         child_respawn_.refused(Clock::now());
         return std::nullopt;
@@ -282,6 +287,7 @@ void Supervisor::on_forked(const children::ZygoteReport& report) {
     child.phase = Pool::Phase::alive;
     child.pid = report.pid;
     ++totals_.events.started;
+    begin_output(report.slot);
     const auto early = std::ranges::find(early_exits_, child.pid, &EarlyExit::pid);
     if (early != early_exits_.end()) {
         const int status = early->status;

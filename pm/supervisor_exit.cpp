@@ -73,6 +73,7 @@ void Supervisor::on_zygote_exit(ZygoteHost& zygote, int status) {
     const bool was_ready = zygote.phase() == ZygoteHost::Phase::ready;
     const pid_t pid = zygote.pid();
     const std::string why = zygote.on_exit(status);
+    end_output(zygote, pid);
     settle_orders_of_dead_zygote(zygote.generation());
     if (&zygote != zygote_.get() && &zygote != next_zygote_.get()) {
         std::erase_if(former_zygotes_, [&zygote](const auto& former) { return former.get() == &zygote; });
@@ -120,6 +121,7 @@ bool Supervisor::adopt(std::uint32_t slot) {
     child.phase = Pool::Phase::alive;
     child.pid = pid;
     ++totals_.events.started;
+    begin_output(slot);
     if (child.ready) {
         on_child_ready(slot);
     }
@@ -152,6 +154,7 @@ void Supervisor::on_child_exit(std::uint32_t slot, int status) {
             ? fmt::format("was killed by signal {} ({}){}", WTERMSIG(status), strsignal(WTERMSIG(status)),
                           WCOREDUMP(status) ? ", core dumped" : "")
             : fmt::format("ended with exit status {}", WEXITSTATUS(status));
+    end_output(slot);  // its last words stand before its end
     const children::Slot& books = scoreboard_.slot(slot);
     const std::uint64_t requests = books.requests.load();
     const bool expected = course_ == Course::draining || course_ == Course::stopping;
@@ -171,6 +174,7 @@ void Supervisor::on_child_exit(std::uint32_t slot, int status) {
 
 // `why`: how its process ended, or why there was none.
 void Supervisor::vacate(std::uint32_t slot, const std::string& why) {
+    end_output(slot);
     drop_channel(slot);
     scoreboard_.reset(slot, ChildState::empty);
     pool_.vacate(slot);
@@ -309,9 +313,11 @@ void Supervisor::finish(int exit_status) {
         listener.remove_socket_file();
         listener.restore_flags();
     }
+    output_.flush(Clock::now());
     settle_log();
     log(LogLevel::notice, "stopped");
     end_control();
+    settle_log();
     loop_.stop();
 }
 

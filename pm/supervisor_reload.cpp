@@ -75,12 +75,9 @@ void Supervisor::begin_reload(std::string_view cause) {
     next_zygote_ = make_zygote(std::move(fresh->start));
     reload_.config = std::move(fresh->config);
     std::string explanation;
-    if (!next_zygote_->start(++generation_, now, explanation)) {
+    if (!launch(*next_zygote_, reload_.config, explanation)) {
         fail_reload(fmt::format("{}: {}", next_zygote_->program(), explanation));
-        return;
     }
-    log(LogLevel::info, "zygote gen={} pid={} started: {}", next_zygote_->generation(), next_zygote_->pid(),
-        next_zygote_->program());
 }
 
 // One child of it first: what goes wrong with that one would with all others.

@@ -60,7 +60,8 @@ ZygoteHost::~ZygoteHost() {
     dismiss();
 }
 
-bool ZygoteHost::start(std::uint32_t generation, Clock::time_point now, std::string& explanation) {
+bool ZygoteHost::start(std::uint32_t generation, Clock::time_point now, int output,
+                       std::string& explanation) {
     int ends[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
         explanation = fmt::format("can't make a channel for it: {}", std::strerror(errno));
@@ -69,6 +70,7 @@ bool ZygoteHost::start(std::uint32_t generation, Clock::time_point now, std::str
     children::UniqueFd theirs{ends[1]};
     channel_.reset(ends[0]);
     request_.inherited_fds.front() = theirs.get();
+    request_.output_fd = output >= 0 ? output : STDERR_FILENO;
     const auto pid = children::spawn(request_);
     if (!pid) {
         channel_.reset();
@@ -103,11 +105,13 @@ Handover::Zygote ZygoteHost::describe() const noexcept {
             std::chrono::nanoseconds{started_at_.time_since_epoch()}.count()};
 }
 
-bool ZygoteHost::order(std::uint32_t slot, int child_channel) noexcept {
+bool ZygoteHost::order(std::uint32_t slot, int child_channel, int child_output,
+                       children::FileId replaced) noexcept {
     children::ForkOrder order;
     order.slot = slot;
     order.generation = generation_;
-    return children::send_message(channel_.get(), &order, sizeof order, child_channel);
+    order.replaced = replaced;
+    return children::send_message(channel_.get(), &order, sizeof order, child_channel, child_output);
 }
 
 void ZygoteHost::on_readable() {

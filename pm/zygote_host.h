@@ -40,12 +40,16 @@ class ZygoteHost {
     ZygoteHost& operator=(const ZygoteHost&) = delete;
     ~ZygoteHost();
 
-    // False: the start failed; `explanation` says why.
-    [[nodiscard]] bool start(std::uint32_t generation, Clock::time_point now, std::string& explanation);
+    // Its descriptors 1 and 2 become `output`; -1: our own stderr. False: the start failed; `explanation`
+    // says why.
+    [[nodiscard]] bool start(std::uint32_t generation, Clock::time_point now, int output,
+                             std::string& explanation);
     // Goes on with a process that another host has started. False: it can't be watched.
     [[nodiscard]] bool adopt(const Handover::Zygote& running) noexcept;
     [[nodiscard]] Handover::Zygote describe() const noexcept;
-    [[nodiscard]] bool order(std::uint32_t slot, int child_channel) noexcept;
+    // `child_output`: its descriptors 1 and 2 in the place of `replaced`; -1: as the zygote's.
+    [[nodiscard]] bool order(std::uint32_t slot, int child_channel, int child_output,
+                             children::FileId replaced) noexcept;
     void on_readable();
     // The process has ended with this wait status. Returns why, in a sentence with a remedy where one is
     // known.
@@ -58,6 +62,7 @@ class ZygoteHost {
     [[nodiscard]] std::string overdue(Clock::time_point now, Clock::duration start_timeout) const;
 
     [[nodiscard]] std::uint32_t id() const noexcept { return id_; }
+    [[nodiscard]] const children::SpawnRequest& request() const noexcept { return request_; }
     [[nodiscard]] const std::string& program() const noexcept { return request_.command.front(); }
     [[nodiscard]] Phase phase() const noexcept { return phase_; }
     // What its children speak, once it is ready.

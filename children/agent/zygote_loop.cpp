@@ -8,6 +8,7 @@
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,6 +20,7 @@
 namespace cede::agent {
 
 using children::ChildState;
+using children::FileId;
 using children::ForkOrder;
 using children::Slot;
 using children::ZygoteReport;
@@ -135,10 +137,35 @@ bool watch_sources() noexcept {
     return watching;
 }
 
-bool begin_child(Slot* slot, int channel) noexcept {
+bool leads_to(int fd, const FileId& file) noexcept {
+    struct stat status {};
+    return fstat(fd, &status) == 0 && status.st_dev == file.device && status.st_ino == file.inode;
+}
+
+// On a failure the child shares the zygote's pipe: what it says is not lost.
+void take_output(const FileId& replaced, int output) noexcept {
+    if (output < 0) {
+        return;
+    }
+    for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) {
+        if (replaced.inode != 0 && leads_to(fd, replaced)) {
+            (void)dup3(output, fd, 0);
+        }
+    }
+    libc().close(output);
+}
+
+// What an order brings; the zygote closes its copies.
+struct Brought {
+    int channel = -1;
+    int output = -1;  // -1: the zygote's
+};
+
+bool begin_child(Slot* slot, const ForkOrder& order, Brought brought) noexcept {
     agent.role = Role::child;
     agent.slot = slot;
-    agent.channel = channel;
+    agent.channel = brought.channel;
+    take_output(order.replaced, brought.output);
     libc().close(agent.zygote_channel);
     libc().close(agent.scoreboard);
     agent.zygote_channel = agent.scoreboard = -1;
@@ -157,7 +184,7 @@ enum class Forked { in_zygote, in_child, in_broken_child };
 
 // Forks twice, so that the child's parent is the supervisor (a subreaper, prctl(2)), which can then wait for
 // it.
-Forked fork_child(const ForkOrder& order, int channel) noexcept {
+Forked fork_child(const ForkOrder& order, Brought brought) noexcept {
     const auto offset = static_cast<off_t>(children::page_size * (1 + std::size_t{order.slot}));
     void* const page = order.slot >= agent.slot_count
                            ? MAP_FAILED
@@ -176,7 +203,7 @@ Forked fork_child(const ForkOrder& order, int channel) noexcept {
     if (middle == 0) {
         const pid_t pid = fork();
         if (pid == 0) {
-            return begin_child(slot, channel) ? Forked::in_child : Forked::in_broken_child;
+            return begin_child(slot, order, brought) ? Forked::in_child : Forked::in_broken_child;
         }
         slot->pid.store(pid > 0 ? static_cast<std::uint32_t>(pid) : 0, std::memory_order_release);
         _exit(pid > 0 ? 0 : errno & 0x7f);
@@ -201,7 +228,10 @@ Forked fork_child(const ForkOrder& order, int channel) noexcept {
 Forked serve_orders() noexcept {
     for (;;) {
         ForkOrder order;
-        const auto received = children::receive_message(agent.zygote_channel, &order, sizeof order, true);
+        Brought brought;
+        const auto received =
+            children::receive_message(agent.zygote_channel, &order, sizeof order, true, &brought.output);
+        brought.channel = received.fd;
         if (received.kind == children::Received::Kind::nothing) {
             continue;
         }
@@ -211,13 +241,15 @@ Forked serve_orders() noexcept {
         Forked forked = Forked::in_zygote;
         if (received.size == sizeof order && order.version == children::protocol_version &&
             received.fd >= 0) {
-            forked = fork_child(order, received.fd);
+            forked = fork_child(order, brought);
         }
         if (forked != Forked::in_zygote) {
             return forked;
         }
-        if (received.fd >= 0) {
-            libc().close(received.fd);
+        for (const int fd : {brought.channel, brought.output}) {
+            if (fd >= 0) {
+                libc().close(fd);
+            }
         }
     }
 }

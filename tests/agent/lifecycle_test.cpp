@@ -217,8 +217,8 @@ TEST_CASE("a scoreboard of another version makes no zygote") {
 
 TEST_CASE("an agent that is told nothing, or nonsense, leaves the program alone") {
     for (const std::string text :
-         {"", "3 100 101 102 103 1 4", "2 100 101", "2 100 101 102 103 65 4", "2 -1 101 102 103 1 4",
-          "2 100 101 102 103 1 99999999", "x", "2  ", "99999999999999999999 1 2 3 4 5 6"}) {
+         {"", "2 100 101 102 103 1 4", "3 100 101", "3 100 101 102 103 65 4", "3 -1 101 102 103 1 4",
+          "3 100 101 102 103 1 99999999", "x", "3  ", "99999999999999999999 1 2 3 4 5 6"}) {
         CAPTURE(text);
         StandIn::Options options;
         options.agent_variable = text + " ";

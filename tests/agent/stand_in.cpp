@@ -100,6 +100,7 @@ void StandIn::start(const Options& options) {
     children::SpawnRequest request;
     request.command = options.command;
     request.stdin_fd = listeners_.front().get();
+    request.output_fd = options.output;
     request.inherited_fds = {channel.theirs.get(), scoreboard_.fd(), handoff_receiver_.get()};
     for (const UniqueFd& listener : listeners_) {
         request.inherited_fds.push_back(listener.get());
@@ -163,22 +164,24 @@ ZygoteReport StandIn::wait_until_ready() {
     throw std::runtime_error{"the zygote has gone without having been ready"};
 }
 
-void StandIn::order(std::uint32_t slot, std::uint32_t generation) {
+void StandIn::order(std::uint32_t slot, std::uint32_t generation, Output output) {
     Ends channel = socket_pair();
     children::ForkOrder order;
     order.slot = slot;
     order.generation = generation;
+    order.replaced = output.replaced;
     if (slot < channels_.size()) {
         scoreboard_.reset(slot, ChildState::starting);
         channels_[slot] = std::move(channel.ours);
     }
-    if (!children::send_message(zygote_channel_.get(), &order, sizeof order, channel.theirs.get())) {
+    if (!children::send_message(zygote_channel_.get(), &order, sizeof order, channel.theirs.get(),
+                                output.fd)) {
         throw std::runtime_error{"the zygote takes no order"};
     }
 }
 
-pid_t StandIn::start_child(std::uint32_t index) {
-    order(index);
+pid_t StandIn::start_child(std::uint32_t index, Output output) {
+    order(index, 1, output);
     const auto report = hear_zygote();
     if (!report || report->says != ZygoteSays::forked || report->slot != index) {
         throw std::runtime_error{"no child was forked"};

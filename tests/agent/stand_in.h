@@ -30,6 +30,12 @@ class StandIn {
         protocol::Protocol protocol = protocol::Protocol::unknown;  // what the children are told to speak
         // Written over what the agent should be told; empty: the truth.
         std::string agent_variable;
+        int output = 2;  // what becomes descriptors 1 and 2 of the program
+    };
+    // A child's own output, in the place of that of its zygote.
+    struct Output {
+        int fd = -1;
+        children::FileId replaced;
     };
 
     StandIn() : StandIn(Options{}) {}
@@ -45,13 +51,15 @@ class StandIn {
     // Hears everything up to `ready`.
     children::ZygoteReport wait_until_ready();
     // Orders a child without waiting for it.
-    void order(std::uint32_t slot, std::uint32_t generation = 1);
+    void order(std::uint32_t slot, std::uint32_t generation = 1) { order(slot, generation, {}); }
+    void order(std::uint32_t slot, std::uint32_t generation, Output output);
     [[nodiscard]] int zygote_channel() const { return zygote_channel_.get(); }
     void close_zygote_channel() { zygote_channel_.reset(); }
 
     // --- children ---
     // Orders a child and waits until it is free. Its pid.
-    pid_t start_child(std::uint32_t slot = 0);
+    pid_t start_child(std::uint32_t slot = 0) { return start_child(slot, {}); }
+    pid_t start_child(std::uint32_t slot, Output output);
     struct Heard {
         bool closed = false;
         children::ChildSays says{};

@@ -235,12 +235,12 @@ def test_usr1_does_nothing_where_the_log_is_no_file(start):
 # --- a log that nobody reads ------------------------------------------------------------------------
 
 
-def as_pipe(folder):
-    """A named pipe with room for one page, and the end to read from."""
+def as_pipe(folder, room=4096):
+    """A named pipe, with room for one page, and the end to read from."""
     path = f"{folder}/pipe"
     os.mkfifo(path)
     reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    fcntl.fcntl(reader, 1031, 4096)  # F_SETPIPE_SZ
+    fcntl.fcntl(reader, 1031, room)  # F_SETPIPE_SZ
     return path, reader
 
 
@@ -265,8 +265,8 @@ def kill_until_children_were_replaced(pool, times):
         eventually(lambda: set(procfs.children(pool.pid)) - known, "another child has taken its place")
 
 
-def test_a_pipe_that_nobody_reads_stops_nothing_and_the_lost_lines_are_counted(start, folder):
-    path, reader = as_pipe(folder)
+def test_a_pipe_that_nobody_reads_stops_nothing_and_every_line_is_there_or_counted(start, folder):
+    path, reader = as_pipe(folder, 65536)
     pool = start_with_stderr(start, path, children=2)
 
     def answers():
@@ -277,14 +277,22 @@ def test_a_pipe_that_nobody_reads_stops_nothing_and_the_lost_lines_are_counted(s
 
     eventually(answers, "it serves")
     eventually(lambda: len(procfs.children(pool.pid)) == 3, "all children are there")
-    kill_until_children_were_replaced(pool, 80)
+    kill_until_children_were_replaced(pool, 40)
+    lines, long = 3000, 500  # more than is kept for a slow reader
+    assert pool.get("output.php", f"lines={lines}&size={long}").text
     for _ in range(20):
         assert pool.get("hello.php").text == "hello\n"
-    seen = drain(reader)
-    # By itself, although nothing happens any more.
-    seen += eventually(lambda: drain(reader), "the count of what was lost")
-    counts = re.findall(rf"^{TIME} cede: warning: (\d+) lines of the log were lost", seen, re.MULTILINE)
-    assert len(counts) == 1 and int(counts[0]) > 5, seen
+    seen = ""
+
+    def counted():
+        # By itself, although nothing happens any more.
+        nonlocal seen
+        seen += drain(reader)
+        lost = re.findall(rf"^{TIME} cede: warning: (\d+) lines? of the log w\w+ lost: .*\n", seen, re.MULTILINE)
+        return lost and seen.endswith("\n") and seen.count(" output: ") + sum(map(int, lost)) == lines
+
+    eventually(counted, "every line is there or counted")
+    assert seen.count(" ready ready_us=") > 20, "what was there before is kept"
     assert all(re.match(rf"{TIME} cede: \w+: .", line) for line in seen.splitlines()), "and no line is cut"
     assert pool.process.stop() == 0
     assert drain(reader).endswith("stopped\n")

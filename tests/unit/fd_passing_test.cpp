@@ -95,6 +95,43 @@ TEST_CASE("of several descriptors in a message the first is kept and the others 
     }
 }
 
+TEST_CASE("two descriptors arrive in their order where two are expected, and others are closed") {
+    const Ends channel = socket_pair();
+    Ends one = pipe_pair();
+    Ends other = pipe_pair();
+    REQUIRE(send_message(channel.ours.get(), "hello", 5, one.theirs.get(), other.theirs.get()));
+    send_with_descriptors(channel.ours.get(), std::vector<int>(4, one.theirs.get()));
+    REQUIRE(send_message(channel.ours.get(), "hello", 5, one.theirs.get()));
+    one.theirs.reset();
+    other.theirs.reset();
+    char text[8];
+    int second = 99;
+    const auto before = descriptors_of().size();
+    {
+        const UniqueFd first{receive_message(channel.theirs.get(), text, sizeof text, false, &second).fd};
+        const UniqueFd behind{second};
+        REQUIRE(behind);
+        CHECK(closes_on_exec(behind.get()));
+        CHECK(::write(first.get(), "1", 1) == 1);
+        CHECK(::write(behind.get(), "2", 1) == 1);
+        char byte = 0;
+        CHECK(::read(one.ours.get(), &byte, 1) == 1);
+        CHECK(byte == '1');
+        CHECK(::read(other.ours.get(), &byte, 1) == 1);
+        CHECK(byte == '2');
+    }
+    {
+        const UniqueFd first{receive_message(channel.theirs.get(), text, sizeof text, false, &second).fd};
+        const UniqueFd behind{second};
+        CHECK(descriptors_of().size() == before + 2);
+    }
+    const UniqueFd first{receive_message(channel.theirs.get(), text, sizeof text, false, &second).fd};
+    CHECK(first);
+    CHECK(second == -1);
+    CHECK(receive_message(channel.theirs.get(), text, sizeof text, false, &second).fd == -1);
+    CHECK(second == -1);
+}
+
 TEST_CASE("messages keep their borders and their order") {
     const Ends channel = socket_pair();
     for (const std::string text : {"a", "bb", "ccc"}) {

@@ -127,3 +127,24 @@ TEST_CASE("a JSON line keeps what is in the message, and is UTF-8 even if that i
     CHECK(json_line("a\nb\"c\\d\x1b é").at("message").as_string() == "a\nb\"c\\d\x1b é");
     CHECK(json_line("bad \xff\xe6\x97 end").at("message").as_string() == "bad \\xff\\xe6\\x97 end");
 }
+
+TEST_CASE("output has its author in front as text, and in fields of JSON, and is nothing else") {
+    const std::string_view author = "child=3 gen=1 pid=57";
+    const std::string text = "child=9 gen=9 pid=9: \"x\"\n<0>\x1b";
+    CHECK(render(LogLevel::notice, text, moment, {}, 1, author) ==
+          "2026-11-30T12:34:56.789Z cede: notice: child=3 gen=1 pid=57 output: child=9 gen=9 pid=9: "
+          "\"x\"\\n<0>\\x1b\n");
+    const std::string line =
+        render(LogLevel::notice, text, moment, {LogFormat::json, LogStamp::time}, 1, author);
+    const boost::json::object fields = boost::json::parse(line).as_object();
+    CHECK(fields.at("source").as_string() == "output");
+    CHECK(fields.at("message").as_string() == text);
+    CHECK(fields.at("child").to_number<int>() == 3);
+    CHECK(fields.at("gen").to_number<int>() == 1);
+    CHECK(fields.at("pid").to_number<int>() == 57);
+    CHECK_FALSE(json_line("child=3 gen=1 pid=57 output: x").contains("source"));
+    const std::string zygote =
+        render(LogLevel::notice, "x", moment, {LogFormat::json, LogStamp::time}, 1, "zygote gen=2 pid=8");
+    CHECK(boost::json::parse(zygote).as_object().at("pid").to_number<int>() == 8);
+    CHECK_FALSE(boost::json::parse(zygote).as_object().contains("child"));
+}

@@ -81,6 +81,34 @@ TEST_CASE("the log goes to stderr, to syslog or to a full path, as text or JSON"
     CHECK(refusal("log-format", "xml").find("text, json") != std::string::npos);
 }
 
+TEST_CASE("children's output is logged or inherited, and how long its lines may be is bounded") {
+    Config config;
+    CHECK(config.child_output == ChildOutputMode::log);
+    CHECK(find_option("child-output")->assign(config, "inherit").has_value());
+    CHECK(config.child_output == ChildOutputMode::inherit);
+    CHECK(refusal("child-output", "raw").find("log, inherit") != std::string::npos);
+    CHECK(find_option("child-output-line")->assign(config, "64K").has_value());
+    CHECK(config.child_output_line == 65536);
+    for (const char* value : {"255", "1025K"}) {
+        CHECK(refusal("child-output-line", value).find("give 256 to 1048576 bytes") != std::string::npos);
+    }
+    CHECK(refusal("child-output-line", "x") != "");
+}
+
+TEST_CASE("output is written at any level, under the name of its author, and is never folded") {
+    const std::string text = logged([](const std::string&) {
+        set_log_level(LogLevel::error);
+        for (int i = 0; i < 20; ++i) {
+            log_output("child=3 gen=1 pid=57", "the same\n");
+            log_always(LogLevel::warning, "child=3 gen=1 pid=57 said it");
+        }
+        settle_log();
+    });
+    CHECK(count(text, "Z cede: notice: child=3 gen=1 pid=57 output: the same\\n\n") == 20);
+    CHECK(count(text, "Z cede: warning: child=3 gen=1 pid=57 said it\n") == 20);
+    CHECK(count(text, "\n") == 40);
+}
+
 TEST_CASE("lines from the level up are written, with their level") {
     const std::string text = logged([](const std::string&) {
         set_log_level(LogLevel::warning);

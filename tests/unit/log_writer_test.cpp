@@ -58,7 +58,10 @@ class Paper final : public LogOutlet {
 
 struct Desk {
     Paper* paper = new Paper;
-    LogWriter writer{std::unique_ptr<LogOutlet>{paper}, LogFormat::text};
+    LogWriter writer;
+
+    // Keeps so much for a slow reader.
+    explicit Desk(std::size_t room = 0) : writer{std::unique_ptr<LogOutlet>{paper}, LogFormat::text, room} {}
 
     void write(std::string_view text, LogWriter::Clock::duration after = 0s) {
         writer.write(LogLevel::notice, text, start + after);
@@ -131,30 +134,67 @@ TEST_CASE("a line that was taken in part is completed before anything else, wher
     }
 }
 
-TEST_CASE("whatever room there is, every line comes whole or not at all, and none is missing in the counts") {
-    Desk desk;
-    unsigned asked = 0;
-    for (unsigned turn = 0; turn < 3000; ++turn) {
-        desk.paper->room = turn * 7919 % 61;
-        desk.write("a line");
-        ++asked;
+TEST_CASE(
+    "what a slow reader has no room for is kept for him, in order, as far as there is room for it here") {
+    Desk desk{3 * std::string_view{"<5>notice: line 0\n"}.size()};
+    desk.paper->room = 0;
+    for (int i = 0; i < 5; ++i) {
+        desk.write("line " + std::to_string(i));
     }
-    desk.paper->room = 1'000'000;
+    CHECK(desk.writer.waits());
+    desk.paper->room = 25;  // ends within a line
     desk.writer.tend();
-    std::istringstream written{desk.paper->written};
-    unsigned accounted = 0;
-    for (std::string line; std::getline(written, line);) {
-        constexpr std::string_view mark = "<4>warning: ";
-        if (line.starts_with(mark)) {
-            CHECK(line.ends_with(" lost: who reads it was too slow"));
-            accounted += static_cast<unsigned>(std::stoul(line.substr(mark.size())));
-        } else {
-            CHECK(line == "<5>notice: a line");
-            ++accounted;
-        }
+    CHECK(desk.paper->written == "<5>notice: line 0\n<5>noti");
+    desk.paper->room = 1000;
+    desk.write("next");
+    CHECK(desk.paper->written ==
+          "<5>notice: line 0\n<5>notice: line 1\n<5>notice: line 2\n"
+          "<4>warning: 2 lines of the log were lost: who reads it was too slow\n<5>notice: next\n");
+    CHECK_FALSE(desk.writer.waits());
+}
+
+TEST_CASE("nothing is kept for a disk that is full or a reader who has gone") {
+    for (const int problem : {ENOSPC, EPIPE}) {
+        Desk desk{1000};
+        desk.paper->room = 0;
+        desk.write("kept");
+        desk.write("kept, too");
+        CHECK(desk.writer.waits());
+        desk.paper->problem = problem;
+        desk.write("not kept");
+        CHECK_FALSE(desk.writer.waits());
+        desk.paper->room = 1000;
+        desk.writer.tend();
+        CHECK(desk.paper->written.starts_with("<4>warning: 3 lines of the log were lost: "));
     }
-    CHECK(desk.paper->written.ends_with('\n'));
-    CHECK(accounted == asked);
+}
+
+TEST_CASE("whatever room there is, every line comes whole or not at all, and none is missing in the counts") {
+    for (const std::size_t room : {0U, 30U, 200U}) {
+        Desk desk{room};
+        unsigned asked = 0;
+        for (unsigned turn = 0; turn < 3000; ++turn) {
+            desk.paper->room = turn * 7919 % 61;
+            desk.write("a line");
+            ++asked;
+        }
+        desk.paper->room = 1'000'000;
+        desk.writer.tend();
+        std::istringstream written{desk.paper->written};
+        unsigned accounted = 0;
+        for (std::string line; std::getline(written, line);) {
+            constexpr std::string_view mark = "<4>warning: ";
+            if (line.starts_with(mark)) {
+                CHECK(line.ends_with(" lost: who reads it was too slow"));
+                accounted += static_cast<unsigned>(std::stoul(line.substr(mark.size())));
+            } else {
+                CHECK(line == "<5>notice: a line");
+                ++accounted;
+            }
+        }
+        CHECK(desk.paper->written.ends_with('\n'));
+        CHECK(accounted == asked);
+    }
 }
 
 TEST_CASE("a file that was moved away is noticed at the next line, with one look in a second") {

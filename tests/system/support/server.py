@@ -188,7 +188,8 @@ class Starter:
         """The arguments that make PHP start with these settings ({name: value})."""
         return [word for name, value in settings.items() for word in ("-d", f"{name}={value}")]
 
-    def cede(self, children=2, listen=None, options=(), php=(), settings=None, wait=True, identity=None, **process):
+    def cede(self, children=2, listen=None, options=(), php=(), settings=None, wait=True, identity=None,
+             level="info", **process):
         """`listen`: addresses (default: one on TCP); `options`: further options of cede; `php`: arguments of
         the child; `settings`: of PHP; `identity`: --user and so on, instead of www-data."""
         addresses = [self.new_address()] if listen is None else listen
@@ -200,7 +201,7 @@ class Starter:
         command = [self.binary, "run"]
         for address in addresses:
             command += ["--listen", as_argument(address)]
-        command += ["--children", children, "--log-level", "info", *options]
+        command += ["--children", children, "--log-level", level, *options]
         command += IDENTITY if identity is None else identity
         command += ["--", self.child, *php]
         started = self.processes.start("cede", command, **process)

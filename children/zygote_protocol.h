@@ -23,6 +23,11 @@ inline constexpr char saved_preload_variable[] = "CEDE_LD_PRELOAD";
 // ':' (PHP_FCGI_MAX_REQUESTS and the like).
 inline constexpr char hidden_variable[] = "CEDE_HIDE";
 
+// --- supervisor -> child: end your request (--request-timeout). With the number of requests that it had
+// answered by then as its value (sigqueue(3)), so that no later one is meant. Not SIGRTMIN, which PHP's
+// threaded builds take for their own time limit, nor SIGRTMAX, which is what others take. ---
+inline constexpr int overtime_signal = 61;
+
 // --- zygote -> supervisor ---
 enum class ZygoteSays : std::uint32_t {
     hello = 1,   // the agent is loaded in `pid`, PHP has not started yet

@@ -34,6 +34,8 @@ struct Agent {
     int channel = -1;  // to the supervisor, child only
     int epoll = -1;    // listeners, handoff and channel, child only
     bool environment_cleaned = false;
+    // Bytes of the running request's answer may have gone out. A signal handler reads it.
+    volatile bool answer_begun = false;
     bool orphaned = false;            // the supervisor is gone
     bool exhausted = false;           // out of descriptors
     bool sleep_broken = false;        // a signal ended a sleep: a wake-up may have come with it
@@ -65,5 +67,7 @@ void say_hello() noexcept;
 void say_goodbye() noexcept;
 // In a process that a script forked: lets go of everything that belongs to the child.
 void become_stranger() noexcept;
+// Closes it, but the number stays taken: what is written there goes nowhere. Async-signal-safe.
+void redirect_to_null(int fd) noexcept;
 
 }  // namespace cede::agent

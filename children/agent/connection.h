@@ -52,6 +52,8 @@ class Connection {
     }
     [[nodiscard]] bool answered() const noexcept { return exchange_.requests() > 0 && exchange_.settled(); }
     [[nodiscard]] bool running() const noexcept { return !exchange_.settled() && exchange_.head_complete(); }
+    // FastCGI: the latest request's id.
+    [[nodiscard]] std::uint16_t request_id() const noexcept { return exchange_.request_id(); }
     // The peer has nothing more to send for the latest request: closing can not reset the answer on its way.
     [[nodiscard]] bool request_complete() const noexcept {
         return exchange_.request_complete() && !available();

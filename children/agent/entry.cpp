@@ -10,6 +10,7 @@
 
 #include "children/agent/agent.h"
 #include "children/agent/libc.h"
+#include "children/agent/overtime.h"
 #include "children/agent/voice.h"
 #include "children/agent/wait.h"
 
@@ -145,7 +146,8 @@ bool ours(int fd) noexcept {
 }
 
 void note_written(const void* from, ssize_t written) noexcept {
-    if (written > 0 && agent.connection.wrote(from, static_cast<size_t>(written))) {
+    if (written > 0 && agent.connection.fd() >= 0 &&
+        agent.connection.wrote(from, static_cast<size_t>(written))) {
         count(agent.slot->requests);
         publish(children::ChildState::finishing);
     }
@@ -189,18 +191,22 @@ CEDE_EXPORT ssize_t __recv_chk(int fd, void* to, size_t size, size_t room, int f
 }
 
 CEDE_EXPORT ssize_t write(int fd, const void* from, size_t size) {
-    const ssize_t written = libc().write(fd, from, size);
-    if (cede::agent::ours(fd)) {
-        cede::agent::note_written(from, written);
+    if (!cede::agent::ours(fd)) {
+        return libc().write(fd, from, size);
     }
+    cede::agent::note_writing(from, size);
+    const ssize_t written = libc().write(fd, from, size);
+    cede::agent::note_written(from, written);
     return written;
 }
 
 CEDE_EXPORT ssize_t send(int fd, const void* from, size_t size, int flags) {
-    const ssize_t written = libc().send(fd, from, size, flags);
-    if (cede::agent::ours(fd)) {
-        cede::agent::note_written(from, written);
+    if (!cede::agent::ours(fd)) {
+        return libc().send(fd, from, size, flags);
     }
+    cede::agent::note_writing(from, size);
+    const ssize_t written = libc().send(fd, from, size, flags);
+    cede::agent::note_written(from, written);
     return written;
 }
 

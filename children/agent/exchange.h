@@ -49,6 +49,8 @@ class Exchange {
     [[nodiscard]] bool head_complete() const noexcept;
     // The peer has nothing more to send for the latest request.
     [[nodiscard]] bool request_complete() const noexcept;
+    // FastCGI: the latest request's id.
+    [[nodiscard]] std::uint16_t request_id() const noexcept { return fastcgi_.in.request_id(); }
 
   private:
     [[nodiscard]] Admission admit_fastcgi(protocol::Bytes waiting) noexcept;

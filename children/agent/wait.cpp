@@ -219,6 +219,7 @@ Wake reasons_to_give_up(bool fresh, bool& decided) noexcept {
 }  // namespace
 
 void publish_progress() noexcept {
+    agent.answer_begun = false;
     publish(agent.connection.running() ? ChildState::busy : ChildState::reading);
 }
 

@@ -13,6 +13,7 @@
 
 #include "children/agent/agent.h"
 #include "children/agent/libc.h"
+#include "children/agent/overtime.h"
 #include "children/fd_passing.h"
 #include "children/zygote_protocol.h"
 
@@ -145,6 +146,7 @@ bool begin_child(Slot* slot, int channel) noexcept {
     // A session of its own: a script's kill(0, ...) reaches what the script started, not its siblings; and
     // the scheduler weighs it by itself (docs/design/0007-a-session-for-each-child.md).
     setsid();
+    watch_overtime();
     if (!move_up(agent.channel) || !watch_sources()) {
         return false;
     }
@@ -258,6 +260,7 @@ bool become_zygote(int listener_fd, Protocol protocol) noexcept {
 
 void become_stranger() noexcept {
     agent.role = Role::stranger;
+    forget_overtime();
     const int connection = agent.connection.fd();
     agent.connection.forget();
     for (int i = 0; i < agent.listener_count; ++i) {
@@ -267,14 +270,17 @@ void become_stranger() noexcept {
     libc().close(agent.epoll);
     libc().close(agent.channel);
     if (connection >= 0) {
-        // PHP in the copy still knows the number: what it writes there must go nowhere.
-        const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-        if (null >= 0) {
-            dup3(null, connection, O_CLOEXEC);
-            libc().close(null);
-        } else {
-            libc().close(connection);
-        }
+        redirect_to_null(connection);  // PHP in the copy still knows the number
+    }
+}
+
+void redirect_to_null(int fd) noexcept {
+    const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (null >= 0) {
+        dup3(null, fd, O_CLOEXEC);
+        libc().close(null);
+    } else {
+        libc().close(fd);
     }
 }
 

@@ -183,6 +183,11 @@ constexpr std::array table{
            [](Config& c, const std::string& v) {
                return store(c.request_timeout_track_finished, parse_yes_or_no(v));
            }},
+    Option{"read-timeout", "TIME",
+           "how long the head of a request may take to arrive, 0: no limit; its body has no limit (60s)",
+           [](Config& c, const std::string& v) {
+               return store(c.read_timeout, parse_time(v, milliseconds{0}));
+           }},
     Option{"stop-timeout", "TIME", "how long a graceful stop waits for running requests (30s)",
            [](Config& c, const std::string& v) {
                return store(c.stop_timeout, parse_time(v, milliseconds{0}));

@@ -162,6 +162,7 @@ void Supervisor::publish_settings() {
     control.keepalive_limit = config_.keepalive_limit ? config_.keepalive_limit->children(config_.children)
                                                       : children::no_keepalive_limit;
     control.protocol = config_.protocol;
+    control.read_timeout_ms = static_cast<std::uint32_t>(config_.read_timeout.count());
     control.slots_used = pool_.size();
     dispatcher_.set_give_up_by(config_.give_up == GiveUp::park ? children::GiveUpBy::parking
                                                                : children::GiveUpBy::closing);

@@ -41,6 +41,11 @@ class RequestScanner : public RecordTracker {
     [[nodiscard]] std::uint16_t request_id() const noexcept { return request_id_; }
     // The latest request's head is complete (empty PARAMS record seen), so that a script may run.
     [[nodiscard]] bool head_complete() const noexcept { return head_complete_; }
+    // A part of a head has come, and not all of it.
+    [[nodiscard]] bool in_head() const noexcept {
+        const bool between = begun_ == 0 || request_complete_;
+        return between ? !at_boundary() : !head_complete_;
+    }
     // The latest request is complete, to its empty STDIN record: the peer has nothing more to send for it.
     [[nodiscard]] bool request_complete() const noexcept { return request_complete_ && at_boundary(); }
 

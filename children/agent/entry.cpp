@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 
 #include "children/agent/agent.h"
+#include "children/agent/head.h"
 #include "children/agent/libc.h"
 #include "children/agent/overtime.h"
 #include "children/agent/voice.h"
@@ -58,12 +59,24 @@ ssize_t read_connection(void* to, size_t size) noexcept {
                 return -1;
         }
     }
-    if (connection.worth_receiving(size)) {
-        return connection.receive(to, size);
-    }
     const bool was_running = connection.running();
     if (!was_running) {
         publish_progress();  // it may still say busy, of the request before
+    }
+    if (connection.in_head()) {
+        const More more = wait_for_more_of_head();
+        if (more == More::interrupted) {
+            errno = EINTR;
+            return -1;
+        }
+        if (more != More::here) {
+            connection.over = true;
+            errno = 0;  // of a 0 with EINTR PHP makes that it is to read again
+            return 0;
+        }
+    }
+    if (connection.worth_receiving(size)) {
+        return connection.receive(to, size);
     }
     switch (connection.fill(true)) {
         case Connection::Fill::data:

@@ -25,10 +25,6 @@ constexpr std::string_view page =
     "Status: 504 Gateway Timeout\r\nContent-Type: text/plain\r\n\r\nThe request took too long and was "
     "ended.\n";
 
-bool send_text(int fd, const std::string& text) {
-    return ::send(fd, text.data(), text.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(text.size());
-}
-
 // All that comes until the stream ends; "(no end)" if it does not.
 std::string everything(int fd) {
     std::string received;
@@ -175,6 +171,7 @@ TEST_CASE("a program finds no trace of the handler, and its own counts") {
     CHECK(ask(client.get(), command("popen", "grep SigCgt /proc/self/status")).find("2") ==
           std::string::npos);
     // And it is there again once the program has gone back to the default.
+    REQUIRE(stage.becomes(0, ChildState::idle));
     REQUIRE(send_text(client.get(), command("spin")));
     REQUIRE(stage.becomes(0, ChildState::busy));
     stage.tell_to_end_request(stage.child, 3);

@@ -95,6 +95,7 @@ struct alignas(page_size) Control {
     // Which one the children speak, when it is not to be told from how they ask for connections.
     std::atomic<protocol::Protocol> protocol{protocol::Protocol::unknown};
     std::atomic<std::uint32_t> read_timeout_ms{0};  // for the head of a request; 0: no limit
+    char title[64] = {};  // shown by the zygote, which reads it when it starts; with a NUL unless it is full
 };
 
 struct alignas(page_size) Slot {

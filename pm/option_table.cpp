@@ -139,7 +139,8 @@ constexpr std::array table{
            add_variable, true},
     Option{"clear-env", "", "their environment has nothing but what --env says",
            [](Config& c, const std::string& v) { return store(c.environment.clear, parse_yes_or_no(v)); }},
-    Option{"title", "TEXT", "shown by ps behind the supervisor's name, as in 'cede: supervisor [TEXT]'",
+    Option{"title", "TEXT",
+           "shown by ps behind the names of supervisor and zygote, as in 'cede: supervisor [TEXT]'",
            [](Config& c, const std::string& v) { return store(c.title, parse_title(v)); }},
     Option{"give-up", "park|close",
            "what happens to an idle connection whose child is needed elsewhere: kept open by cede, or closed "

@@ -12,6 +12,7 @@
 #include "children/agent/head.h"
 #include "children/agent/libc.h"
 #include "children/agent/overtime.h"
+#include "children/agent/title.h"
 #include "children/agent/voice.h"
 #include "children/agent/wait.h"
 
@@ -132,8 +133,10 @@ void end_connection() noexcept {
     agent.connection.forget();
 }
 
-__attribute__((constructor)) void start() noexcept {
+// glibc gives constructors what main() gets.
+__attribute__((constructor)) void start(int argc, char** argv, char** environment) noexcept {
     (void)libc();
+    keep_title_room(argc, argv, environment);  // before the environment is cleaned
     if (!read_environment()) {
         return;
     }

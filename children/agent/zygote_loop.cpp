@@ -14,6 +14,7 @@
 #include "children/agent/agent.h"
 #include "children/agent/libc.h"
 #include "children/agent/overtime.h"
+#include "children/agent/title.h"
 #include "children/fd_passing.h"
 #include "children/zygote_protocol.h"
 
@@ -138,6 +139,7 @@ bool watch_sources() noexcept {
 
 bool begin_child(Slot* slot, int channel) noexcept {
     agent.role = Role::child;
+    restore_title();
     agent.slot = slot;
     agent.channel = channel;
     libc().close(agent.zygote_channel);
@@ -249,6 +251,7 @@ bool become_zygote(int listener_fd, Protocol protocol) noexcept {
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, &before);
     agent.role = Role::zygote;
+    show_zygote_title();
     report(ZygoteSays::ready, {}, getpid(), count_tasks());
     const Forked forked = serve_orders();
     sigprocmask(SIG_SETMASK, &before, nullptr);

@@ -15,7 +15,8 @@ inline constexpr std::uint32_t protocol_version = 2;
 
 // The agent's only way to learn its descriptors: CEDE_AGENT="2 <zygote channel> <scoreboard> <handoff>
 // <first listener> <number of listeners> <slots>", all decimal; behind the last listener comes the agent's
-// own file. Removed from the environment before PHP can see it.
+// own file. One number more, a slot, makes the process its child instead of a zygote, and the channel that
+// child's (ChildReport, Doorbell). Removed from the environment before PHP can see it.
 inline constexpr char agent_variable[] = "CEDE_AGENT";
 // What LD_PRELOAD held before the agent was put in front of it; put back by the agent. Absent if unset.
 inline constexpr char saved_preload_variable[] = "CEDE_LD_PRELOAD";

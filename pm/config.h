@@ -21,6 +21,8 @@ namespace cede::pm {
 
 enum class GiveUp { park, close };
 
+enum class SpawnMode { zygote, exec };
+
 // From the most to the least important; a level includes those before it.
 enum class LogLevel { error, warning, notice, info, debug };
 
@@ -60,6 +62,7 @@ struct Config {
     std::string user;
     std::string group;
     bool allow_root = false;
+    SpawnMode spawn = SpawnMode::zygote;
     std::string chroot;  // of the children, as are the following
     std::string chdir;
     std::optional<unsigned> umask;

@@ -114,6 +114,10 @@ constexpr std::array table{
            [](Config& c, const std::string& v) {
                return store(c.max_spawn_rate, parse_number(v, 1, limits::most_children));
            }},
+    Option{"spawn", "zygote|exec",
+           "children are forked from a process in which PHP has started, or each is executed by itself, for "
+           "extensions that start threads (zygote)",
+           [](Config& c, const std::string& v) { return store(c.spawn, parse_spawn_mode(v)); }},
     Option{"user", "USER", "whom the children run as; needed when cede is started by root",
            [](Config& c, const std::string& v) { return store_text(c.user, v); }},
     Option{"group", "GROUP", "their group (that of --user)",

@@ -102,6 +102,7 @@ class Supervisor {
     void watch_signals();
     void on_signal(int number);
     void publish_settings();
+    void publish_title(std::string_view title) noexcept;
     void arm_timer();
     void on_timer();
 

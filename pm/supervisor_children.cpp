@@ -47,13 +47,14 @@ std::unique_ptr<ZygoteHost> Supervisor::make_zygote(Start start) {
 
 void Supervisor::start_zygote() {
     std::string explanation;
+    publish_title(config_.title);
     if (!zygote_->start(++generation_, Clock::now(), explanation)) {
         zygote_respawn_.refused(Clock::now());
         fail_start(fmt::format("{}: {}", config_.command.front(), explanation));
         return;
     }
-    log(LogLevel::info, "zygote gen={} pid={} started: {}", zygote_->generation(), zygote_->pid(),
-        zygote_->program());
+    log(LogLevel::info, "{} gen={} pid={} started: {}", zygote_->role(), zygote_->generation(),
+        zygote_->pid(), zygote_->program());
 }
 
 // The very first start must succeed: whoever starts cede wants to hear it. Later ones are tried again.
@@ -67,8 +68,8 @@ void Supervisor::fail_start(const std::string& explanation) {
 
 void Supervisor::on_zygote_ready(std::uint32_t id) {
     const ZygoteHost* const zygote = find_zygote(id);
-    log(LogLevel::info, "zygote gen={} pid={} ready after {} ms; its children speak {}", zygote->generation(),
-        zygote->pid(), microseconds(Clock::now() - zygote->started_at()) / 1000,
+    log(LogLevel::info, "{} gen={} pid={} ready after {} ms; its children speak {}", zygote->role(),
+        zygote->generation(), zygote->pid(), microseconds(Clock::now() - zygote->started_at()) / 1000,
         protocol::name_of(zygote->protocol()));
     if (zygote == next_zygote_.get()) {
         prove_next();
@@ -263,7 +264,10 @@ std::optional<std::uint32_t> Supervisor::order_child(ZygoteHost& zygote, const C
         return std::nullopt;
     }
     pool_.order(slot, zygote.generation(), std::move(ours), Clock::now());
-    pool_.at(slot).chance = chance;
+    Pool::Child& child = pool_.at(slot);
+    child.chance = chance;
+    child.pid = zygote.executed();
+    child.phase = child.pid > 0 ? Pool::Phase::alive : Pool::Phase::ordered;
     return slot;
 }
 

@@ -92,7 +92,8 @@ void Supervisor::on_zygote_exit(ZygoteHost& zygote, int status) {
         std::erase_if(former_zygotes_, [&zygote](const auto& former) { return former.get() == &zygote; });
         return;
     }
-    if (course_ == Course::draining || course_ == Course::stopping) {
+    if (course_ == Course::draining || course_ == Course::stopping ||
+        zygote.phase() == ZygoteHost::Phase::ready) {
         return;
     }
     if (&zygote == next_zygote_.get()) {

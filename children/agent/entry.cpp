@@ -23,7 +23,7 @@ constinit Agent agent{};
 namespace {
 
 int accept_as_child(sockaddr* address, socklen_t* length) noexcept {
-    if (agent.role == Role::newborn && !become_zygote(agent.listener_fd, protocol::Protocol::fastcgi)) {
+    if (agent.role == Role::newborn && !grow_up(agent.listener_fd, protocol::Protocol::fastcgi)) {
         errno = EINVAL;
         return -1;
     }

@@ -108,7 +108,7 @@ CEDE_EXPORT int select(int count, fd_set* readable, fd_set* writable, fd_set* ot
     const bool alone = fd >= 0 && fd < FD_SETSIZE;
     if (alone && agent.role == Role::newborn && cede::agent::is_listener(fd) &&
         cede::agent::watches(fd, readable, writable, other)) {
-        if (!cede::agent::become_zygote(fd, cede::protocol::Protocol::lsapi)) {
+        if (!cede::agent::grow_up(fd, cede::protocol::Protocol::lsapi)) {
             errno = EINVAL;
             return -1;
         }

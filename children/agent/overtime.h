@@ -6,7 +6,7 @@
 
 // The end of a request that has run for too long (--request-timeout): the supervisor asks by a real-time
 // signal (children::overtime_signal), the only kind that PHP never takes for itself. The web server gets a
-// complete answer if none has begun, the child ends. docs/design/0008-an-answer-for-what-is-ended.md has why.
+// complete answer if none has begun, the child ends. docs/design/0010-an-answer-for-what-is-ended.md has why.
 namespace cede::agent {
 
 // In a child, before it takes its first request.

@@ -17,7 +17,7 @@
 namespace cede::children {
 
 inline constexpr std::uint32_t scoreboard_magic = 0x63656465;  // "cede"
-inline constexpr std::uint32_t scoreboard_version = 4;
+inline constexpr std::uint32_t scoreboard_version = 5;
 inline constexpr std::size_t page_size = 4096;
 
 // docs/states.md has the table of moves. All moves of a slot are made by the child that owns it, except
@@ -94,6 +94,8 @@ struct alignas(page_size) Control {
     std::atomic<std::uint32_t> listeners_inherited{0};
     // Which one the children speak, when it is not to be told from how they ask for connections.
     std::atomic<protocol::Protocol> protocol{protocol::Protocol::unknown};
+    std::atomic<std::uint32_t> read_timeout_ms{0};  // for the head of a request; 0: no limit
+    char title[64] = {};  // shown by the zygote, which reads it when it starts; with a NUL unless it is full
 };
 
 struct alignas(page_size) Slot {
@@ -109,6 +111,8 @@ struct alignas(page_size) Slot {
     // By the supervisor. A child that changes them harms itself alone.
     std::atomic<std::uint64_t> quota{0};   // requests after which it ends; 0: no limit
     std::atomic<std::uint32_t> retire{0};  // not 0: it is to end, between two requests
+    // By the child again.
+    std::atomic<std::uint64_t> timed_out{0};  // of the refused: those whose head did not come in time
 };
 
 static_assert(sizeof(Control) == page_size && sizeof(Slot) == page_size);

@@ -15,13 +15,19 @@ inline constexpr std::uint32_t protocol_version = 3;
 
 // The agent's only way to learn its descriptors: CEDE_AGENT="3 <zygote channel> <scoreboard> <handoff>
 // <first listener> <number of listeners> <slots>", all decimal; behind the last listener comes the agent's
-// own file. Removed from the environment before PHP can see it.
+// own file. One number more, a slot, makes the process its child instead of a zygote, and the channel that
+// child's (ChildReport, Doorbell). Removed from the environment before PHP can see it.
 inline constexpr char agent_variable[] = "CEDE_AGENT";
 // What LD_PRELOAD held before the agent was put in front of it; put back by the agent. Absent if unset.
 inline constexpr char saved_preload_variable[] = "CEDE_LD_PRELOAD";
 // Variables that were added for the child binary's own start and that PHP scripts must not see, separated by
 // ':' (PHP_FCGI_MAX_REQUESTS and the like).
 inline constexpr char hidden_variable[] = "CEDE_HIDE";
+
+// --- supervisor -> child: end your request (--request-timeout). With the number of requests that it had
+// answered by then as its value (sigqueue(3)), so that no later one is meant. Not SIGRTMIN, which PHP's
+// threaded builds take for their own time limit, nor SIGRTMAX, which is what others take. ---
+inline constexpr int overtime_signal = 61;
 
 // --- zygote -> supervisor ---
 enum class ZygoteSays : std::uint32_t {

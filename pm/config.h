@@ -22,6 +22,8 @@ namespace cede::pm {
 
 enum class GiveUp { park, close };
 
+enum class SpawnMode { zygote, exec };
+
 // From the most to the least important; a level includes those before it.
 enum class LogLevel { error, warning, notice, info, debug };
 
@@ -65,6 +67,7 @@ struct Config {
     std::string user;
     std::string group;
     bool allow_root = false;
+    SpawnMode spawn = SpawnMode::zygote;
     std::string chroot;  // of the children, as are the following
     std::string chdir;
     std::optional<unsigned> umask;
@@ -79,6 +82,7 @@ struct Config {
     unsigned max_requests = 0;                     // of one child, which then ends; 0: no limit
     std::chrono::milliseconds request_timeout{0};  // 0: none
     bool request_timeout_track_finished = false;
+    std::chrono::milliseconds read_timeout{60000};  // of a request's head; 0: none
     RecyclingRules recycling;
     std::chrono::milliseconds stop_timeout{30000};
     std::chrono::milliseconds reload_timeout{0};  // 0: none

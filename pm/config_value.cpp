@@ -139,6 +139,12 @@ Value<GiveUp> parse_give_up(std::string_view text) {
     return parse_word(text, words);
 }
 
+Value<SpawnMode> parse_spawn_mode(std::string_view text) {
+    static constexpr std::array<std::pair<std::string_view, SpawnMode>, 2> words{
+        {{"zygote", SpawnMode::zygote}, {"exec", SpawnMode::exec}}};
+    return parse_word(text, words);
+}
+
 Value<LogLevel> parse_log_level(std::string_view text) {
     static constexpr std::array<std::pair<std::string_view, LogLevel>, 5> words{
         {{"error", LogLevel::error},

@@ -48,6 +48,7 @@ Value<protocol::Protocol> parse_protocol(std::string_view text);
 // As php-fpm has it: static, dynamic, ondemand.
 Value<PoolMode> parse_pool_mode(std::string_view text);
 Value<GiveUp> parse_give_up(std::string_view text);
+Value<SpawnMode> parse_spawn_mode(std::string_view text);
 Value<LogLevel> parse_log_level(std::string_view text);
 // `stderr`, `syslog`, or a full path, which is not looked at.
 Value<std::string> parse_log_target(std::string_view text);

@@ -31,12 +31,13 @@ BOOST_DESCRIBE_STRUCT(Handover::Child, (),
 BOOST_DESCRIBE_STRUCT(Handover::Zygote, (), (pid, channel, generation, protocol, started_at))
 BOOST_DESCRIBE_STRUCT(Handover::Connection, (), (fd, since))
 BOOST_DESCRIBE_STRUCT(Handover::Fixed, (), (listen, listen_mode, listen_owner, listen_group, control))
+BOOST_DESCRIBE_STRUCT(Handover::Output, (), (kind, number, fd, author))
 BOOST_DESCRIBE_STRUCT(Handover::Control, (), (fd, path, device, inode))
 BOOST_DESCRIBE_STRUCT(Handover, (),
                       (format, scoreboard_version, protocol_version, born, supervisor, version, executed,
                        arguments, executable, files_soft, files_hard, fixed, listeners, scoreboard,
                        handoff_ours, handoff_theirs, parent, client, control, totals, generation, zygote,
-                       children, parked, leaving, queued))
+                       children, outputs, parked, leaving, queued))
 
 namespace {
 
@@ -164,6 +165,9 @@ std::vector<int> descriptors_of(const Handover& handover) {
     }
     for (const auto& child : handover.children) {
         all.push_back(child.channel);
+    }
+    for (const auto& output : handover.outputs) {
+        all.push_back(output.fd);
     }
     for (const auto* connections : {&handover.parked, &handover.leaving, &handover.queued}) {
         for (const auto& connection : *connections) {

@@ -51,6 +51,12 @@ struct Handover {
         int fd = -1;
         std::uint64_t since = 0;
     };
+    struct Output {
+        int kind = 0;  // ChildOutput::Owner
+        std::uint32_t number = 0;
+        int fd = -1;
+        std::string author;
+    };
     struct Control {
         int fd = -1;  // -1: there is none
         std::string path;
@@ -91,6 +97,7 @@ struct Handover {
     std::uint32_t generation = 0;
     Zygote zygote;
     std::vector<Child> children;
+    std::vector<Output> outputs;
     std::vector<Connection> parked;
     std::vector<Connection> leaving;
     std::vector<Connection> queued;

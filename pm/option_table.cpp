@@ -128,6 +128,10 @@ constexpr std::array table{
            [](Config& c, const std::string& v) {
                return store(c.max_spawn_rate, parse_number(v, 1, limits::most_children));
            }},
+    Option{"spawn", "zygote|exec",
+           "children are forked from a process in which PHP has started, or each is executed by itself, for "
+           "extensions that start threads (zygote)",
+           [](Config& c, const std::string& v) { return store(c.spawn, parse_spawn_mode(v)); }},
     Option{"user", "USER", "whom the children run as; needed when cede is started by root",
            [](Config& c, const std::string& v) { return store_text(c.user, v); }},
     Option{"group", "GROUP", "their group (that of --user)",
@@ -153,7 +157,8 @@ constexpr std::array table{
            add_variable, true},
     Option{"clear-env", "", "their environment has nothing but what --env says",
            [](Config& c, const std::string& v) { return store(c.environment.clear, parse_yes_or_no(v)); }},
-    Option{"title", "TEXT", "shown by ps behind the supervisor's name, as in 'cede: supervisor [TEXT]'",
+    Option{"title", "TEXT",
+           "shown by ps behind the names of supervisor and zygote, as in 'cede: supervisor [TEXT]'",
            [](Config& c, const std::string& v) { return store(c.title, parse_title(v)); }},
     Option{"give-up", "park|close",
            "what happens to an idle connection whose child is needed elsewhere: kept open by cede, or closed "
@@ -196,6 +201,11 @@ constexpr std::array table{
            "--request-timeout also for a script that goes on behind its answer (fastcgi_finish_request())",
            [](Config& c, const std::string& v) {
                return store(c.request_timeout_track_finished, parse_yes_or_no(v));
+           }},
+    Option{"read-timeout", "TIME",
+           "how long the head of a request may take to arrive, 0: no limit; its body has no limit (60s)",
+           [](Config& c, const std::string& v) {
+               return store(c.read_timeout, parse_time(v, milliseconds{0}));
            }},
     Option{"stop-timeout", "TIME", "how long a graceful stop waits for running requests (30s)",
            [](Config& c, const std::string& v) {

@@ -21,7 +21,7 @@ class Overtime {
         std::uint64_t requests = 0;  // how many this child has begun
     };
     enum class How : std::uint8_t {
-        ask,    // SIGTERM
+        ask,    // children::overtime_signal
         force,  // SIGKILL
     };
     struct Ending {

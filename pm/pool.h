@@ -26,6 +26,7 @@ class Pool {
     struct Child {
         Phase phase = Phase::vacant;
         bool ready = false;      // has asked for its first connection
+        bool overlong = false;   // was told to end for its request's sake
         bool leaving = false;    // was told to end, by itself or with all others
         bool abandoned = false;  // ordered from a zygote that has died since
         bool outdated = false;   // of a configuration that is no longer the running one

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "pm/child_exec.h"
 #include "pm/config.h"
 
 namespace cede::pm {
@@ -45,6 +46,9 @@ std::expected<Sizes, Error> sizes_of(const Config& config) {
     }
     Sizes sizes{config.pool_mode,      config.children,    config.children, 0, 0,
                 config.max_spawn_rate, config.idle_timeout};
+    if (config.spawn == SpawnMode::exec) {
+        sizes.most_starting = most_executed_at_once();
+    }
     if (config.pool_mode == PoolMode::ondemand) {
         sizes.at_start = 0;
     }

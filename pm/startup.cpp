@@ -135,7 +135,7 @@ std::expected<Start, Error> prepare_start(const Config& config, std::size_t list
         request.surroundings.open_files = open_files;
     }
     take_identity(request, *identity);
-    return Start{std::move(agent), std::move(request)};
+    return Start{std::move(agent), std::move(request), config.spawn == SpawnMode::exec};
 }
 
 std::vector<std::string> keep_what_needs_restart(Config& fresh, const Config& running) {

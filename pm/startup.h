@@ -26,6 +26,7 @@ namespace cede::pm {
 struct Start {
     children::UniqueFd agent;
     children::SpawnRequest request;
+    bool each_by_itself = false;  // --spawn exec
 };
 // `open_files`: what children get as their limit where the configuration says nothing.
 [[nodiscard]] std::expected<Start, Error> prepare_start(const Config& config, std::size_t listeners,

@@ -104,6 +104,7 @@ class Supervisor {
     void watch_signals();
     void on_signal(int number);
     void publish_settings();
+    void publish_title(std::string_view title) noexcept;
     void arm_timer();
     void tend_service_manager(Clock::time_point now);
     [[nodiscard]] std::string summary();
@@ -131,6 +132,7 @@ class Supervisor {
     void fail_start(const std::string& explanation);
     void on_zygote_ready(std::uint32_t id);
     void on_forked(const children::ZygoteReport& report);
+    void on_alive(std::uint32_t slot);
     [[nodiscard]] Headcount count_heads();
     void resize();
     void enter_service();

@@ -47,6 +47,7 @@ std::unique_ptr<ZygoteHost> Supervisor::make_zygote(Start start) {
 
 void Supervisor::start_zygote() {
     std::string explanation;
+    publish_title(config_.title);
     if (!launch(*zygote_, config_, explanation)) {
         zygote_respawn_.refused(Clock::now());
         fail_start(fmt::format("{}: {}", config_.command.front(), explanation));
@@ -65,8 +66,8 @@ void Supervisor::fail_start(const std::string& explanation) {
 
 void Supervisor::on_zygote_ready(std::uint32_t id) {
     const ZygoteHost* const zygote = find_zygote(id);
-    log(LogLevel::info, "zygote gen={} pid={} ready after {} ms; its children speak {}", zygote->generation(),
-        zygote->pid(), microseconds(Clock::now() - zygote->started_at()) / 1000,
+    log(LogLevel::info, "{} gen={} pid={} ready after {} ms; its children speak {}", zygote->role(),
+        zygote->generation(), zygote->pid(), microseconds(Clock::now() - zygote->started_at()) / 1000,
         protocol::name_of(zygote->protocol()));
     if (zygote == next_zygote_.get()) {
         prove_next();
@@ -268,8 +269,20 @@ std::optional<std::uint32_t> Supervisor::order_child(ZygoteHost& zygote, const C
         return std::nullopt;
     }
     pool_.order(slot, zygote.generation(), std::move(ours), Clock::now());
-    pool_.at(slot).chance = chance;
+    Pool::Child& child = pool_.at(slot);
+    child.chance = chance;
+    child.pid = zygote.executed();
+    if (child.pid > 0) {
+        on_alive(slot);
+    }
     return slot;
+}
+
+// Its process is there, and known.
+void Supervisor::on_alive(std::uint32_t slot) {
+    pool_.at(slot).phase = Pool::Phase::alive;
+    ++totals_.events.started;
+    begin_output(slot);
 }
 
 void Supervisor::on_forked(const children::ZygoteReport& report) {
@@ -284,10 +297,8 @@ void Supervisor::on_forked(const children::ZygoteReport& report) {
         return;
     }
     Pool::Child& child = pool_.at(report.slot);
-    child.phase = Pool::Phase::alive;
     child.pid = report.pid;
-    ++totals_.events.started;
-    begin_output(report.slot);
+    on_alive(report.slot);
     const auto early = std::ranges::find(early_exits_, child.pid, &EarlyExit::pid);
     if (early != early_exits_.end()) {
         const int status = early->status;

@@ -7,7 +7,9 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "pm/log.h"
 #include "pm/supervisor.h"
@@ -22,6 +24,18 @@ namespace {
 // What a running request gets in a stop at once.
 constexpr auto fast_stop_grace = std::chrono::milliseconds{500};
 constexpr std::size_t most_early_exits = 64;
+
+// `answered`: how many requests it had answered when the one that is meant was seen to run. To the one thread
+// that runs PHP, whatever others an extension has.
+void ask_to_end_request(pid_t pid, std::uint64_t answered) noexcept {
+    siginfo_t info{};
+    info.si_signo = children::overtime_signal;
+    info.si_code = SI_QUEUE;
+    info.si_pid = getpid();
+    info.si_uid = getuid();
+    info.si_value.sival_int = static_cast<int>(answered);
+    syscall(SYS_rt_tgsigqueueinfo, pid, pid, children::overtime_signal, &info);
+}
 
 // Keeps new connections from being queued while those that are queued can still be accepted: for TCP all
 // packets to the listening socket itself are dropped (socket(7), SO_ATTACH_FILTER), so that the peer's
@@ -79,7 +93,8 @@ void Supervisor::on_zygote_exit(ZygoteHost& zygote, int status) {
         std::erase_if(former_zygotes_, [&zygote](const auto& former) { return former.get() == &zygote; });
         return;
     }
-    if (course_ == Course::draining || course_ == Course::stopping) {
+    if (course_ == Course::draining || course_ == Course::stopping ||
+        zygote.phase() == ZygoteHost::Phase::ready) {
         return;
     }
     if (&zygote == next_zygote_.get()) {
@@ -118,10 +133,8 @@ bool Supervisor::adopt(std::uint32_t slot) {
         waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) != 0) {
         return false;
     }
-    child.phase = Pool::Phase::alive;
     child.pid = pid;
-    ++totals_.events.started;
-    begin_output(slot);
+    on_alive(slot);
     if (child.ready) {
         on_child_ready(slot);
     }
@@ -166,7 +179,7 @@ void Supervisor::on_child_exit(std::uint32_t slot, int status) {
     // SIGKILL comes from outside, an administrator or the kernel short of memory: no failed start of ours.
     const bool killed = child.ready && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
     child_respawn_.ended(now, child.ready ? now - child.ready_at : Clock::duration::zero(),
-                         requests > 0 || killed || child.leaving);
+                         requests > 0 || killed || child.leaving || child.overlong);
     count_last(slot, status);
     vacate(slot, how);
     dispatcher_.wake_later();  // it may have been woken for a connection, and died on the way
@@ -204,7 +217,13 @@ void Supervisor::end_overlong(Clock::time_point now) {
                 pool_.identity(ending.slot), std::chrono::duration<double>{config_.request_timeout}.count(),
                 where(config_, "request-timeout"));
         }
-        kill(pool_.at(ending.slot).pid, forced ? SIGKILL : SIGTERM);
+        Pool::Child& child = pool_.at(ending.slot);
+        child.overlong = true;
+        if (forced) {
+            kill(child.pid, SIGKILL);
+        } else {
+            ask_to_end_request(child.pid, views[ending.slot].requests);
+        }
     }
 }
 

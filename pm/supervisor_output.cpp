@@ -40,7 +40,8 @@ bool Supervisor::launch(ZygoteHost& zygote, const Config& config, std::string& e
         return false;
     }
     output_.begin(owner, identity_of(generation, zygote.pid()));
-    log(LogLevel::info, "zygote gen={} pid={} started: {}", generation, zygote.pid(), zygote.program());
+    log(LogLevel::info, "{} gen={} pid={} started: {}", zygote.role(), generation, zygote.pid(),
+        zygote.program());
     return true;
 }
 

@@ -72,6 +72,7 @@ void Supervisor::begin_reload(std::string_view cause) {
         return;
     }
     reload_.kept = std::move(fresh->kept);
+    publish_title(fresh->config.title);
     next_zygote_ = make_zygote(std::move(fresh->start));
     reload_.config = std::move(fresh->config);
     std::string explanation;
@@ -155,11 +156,20 @@ void Supervisor::take_over_config(Config config) {
     publish_settings();
 }
 
+// Before a zygote starts, which reads it then.
+void Supervisor::publish_title(std::string_view title) noexcept {
+    auto& shown = scoreboard_.control().title;
+    const std::string_view text = cut(title, sizeof shown - 1);
+    std::ranges::fill(shown, '\0');
+    std::ranges::copy(text, shown);
+}
+
 void Supervisor::publish_settings() {
     children::Control& control = scoreboard_.control();
     control.keepalive_limit = config_.keepalive_limit ? config_.keepalive_limit->children(config_.children)
                                                       : children::no_keepalive_limit;
     control.protocol = config_.protocol;
+    control.read_timeout_ms = static_cast<std::uint32_t>(config_.read_timeout.count());
     control.slots_used = pool_.size();
     dispatcher_.set_give_up_by(config_.give_up == GiveUp::park ? children::GiveUpBy::parking
                                                                : children::GiveUpBy::closing);
@@ -186,7 +196,8 @@ void Supervisor::roll() {
         finish_reload();
         return;
     }
-    const unsigned step = std::clamp(config_.children / 4, 1U, most_successors_starting);
+    const unsigned step = std::clamp(config_.children / 4, 1U,
+                                     std::min(most_successors_starting, sizing_.sizes().most_starting));
     const unsigned wanted = std::min(step, outdated);
     while (on_the_way < wanted && Clock::now() >= child_respawn_.earliest() &&
            zygote_->phase() == ZygoteHost::Phase::ready) {

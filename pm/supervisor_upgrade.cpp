@@ -187,6 +187,10 @@ Handover Supervisor::describe_all() const {
                                          nanoseconds(child.leaving_since)});
         }
     }
+    for (const ChildOutput::Held& output : output_.held()) {
+        handover.outputs.push_back(
+            {static_cast<int>(output.owner.kind), output.owner.number, output.fd, output.author});
+    }
     const Dispatcher::Holdings holdings = dispatcher_.holdings();
     handover.parked = described(holdings.parked);
     handover.leaving = described(holdings.leaving);
@@ -204,6 +208,7 @@ void Supervisor::execute_successor() {
         return;
     }
     log(LogLevel::notice, "upgrading: {} takes over from version " CEDE_VERSION, self_.executed);
+    output_.flush(Clock::now());
     settle_log();
     std::vector<int> descriptors = descriptors_of(handover);
     descriptors.push_back(file->get());
@@ -267,6 +272,10 @@ void Supervisor::resume(const Handover& handover, const std::string& failure) {
         child.ready_at = time_of(running.ready_at);
         child.leaving_since = time_of(running.leaving_since);
         reload_.outdated_left = reload_.outdated_left || child.superseded();
+    }
+    for (const Handover::Output& output : handover.outputs) {
+        output_.adopt({static_cast<ChildOutput::Owner::Kind>(output.kind), output.number}, config_,
+                      children::UniqueFd{output.fd}, output.author);
     }
     scoreboard_.control().slots_used = pool_.size();
     dispatcher_.adopt({held(handover.parked), held(handover.leaving), held(handover.queued)});

@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "children/fd_passing.h"
+#include "pm/child_exec.h"
 #include "pm/log.h"
 #include "pm/surroundings.h"
 
@@ -52,6 +53,7 @@ ZygoteHost::ZygoteHost(Poller& poller, std::uint32_t id, Start start, Listener l
       id_{id},
       agent_{std::move(start.agent)},
       request_{std::move(start.request)},
+      each_by_itself_{start.each_by_itself},
       listener_{std::move(listener)} {
     request_.inherited_fds.insert(request_.inherited_fds.begin(), -1);
 }
@@ -96,7 +98,8 @@ bool ZygoteHost::adopt(const Handover::Zygote& running) noexcept {
     generation_ = running.generation;
     started_at_ = Clock::time_point{std::chrono::nanoseconds{running.started_at}};
     protocol_ = static_cast<Protocol>(running.protocol);
-    phase_ = pid_ > 0 ? Phase::ready : Phase::down;
+    const bool scouted = each_by_itself_ && protocol_ != Protocol::unknown;
+    phase_ = pid_ > 0 || scouted ? Phase::ready : Phase::down;
     return !channel_ || poller_.add(channel_.get(), EPOLLIN, {Poller::Kind::zygote, id_, 0});
 }
 
@@ -105,8 +108,17 @@ Handover::Zygote ZygoteHost::describe() const noexcept {
             std::chrono::nanoseconds{started_at_.time_since_epoch()}.count()};
 }
 
-bool ZygoteHost::order(std::uint32_t slot, int child_channel, int child_output,
-                       children::FileId replaced) noexcept {
+bool ZygoteHost::order(std::uint32_t slot, int child_channel, int child_output, children::FileId replaced) {
+    executed_ = 0;
+    if (each_by_itself_) {
+        const auto pid = execute_child(request_, slot, child_channel, child_output);
+        if (!pid) {
+            log(LogLevel::error, "can't start child={}: {}", slot, explain(pid.error()));
+            return false;
+        }
+        executed_ = *pid;
+        return true;
+    }
     children::ForkOrder order;
     order.slot = slot;
     order.generation = generation_;
@@ -178,11 +190,13 @@ void ZygoteHost::hear(const ZygoteReport& report) {
             }
             phase_ = Phase::ready;
             protocol_ = report.protocol == Protocol::lsapi ? Protocol::lsapi : Protocol::fastcgi;
-            if (report.number > 1) {
+            if (each_by_itself_) {
+                kill();  // its work is done
+            } else if (report.number > 1) {
                 log(LogLevel::warning,
                     "zygote gen={} pid={} runs {} threads: an extension started them before the first "
-                    "request, "
-                    "and forked children will lack them; if requests hang, disable that extension",
+                    "request, and forked children lack them; if requests hang, use --spawn exec, or disable "
+                    "that extension",
                     generation_, pid_, report.number);
             }
             listener_.ready();
@@ -204,6 +218,10 @@ std::string ZygoteHost::on_exit(int status) {
         channel_.reset();
     }
     pid_ = 0;
+    if (each_by_itself_ && reached == Phase::ready) {
+        phase_ = Phase::ready;
+        return {};
+    }
     const std::string& program = request_.command.front();
     const std::string how = describe_status(status);
     if (!refusal_.empty()) {

@@ -19,6 +19,10 @@ namespace cede::pm {
 
 // The supervisor's handle of a zygote: starts it, orders children from it, hears what it says, and can tell
 // why a start went wrong. One process at a time; each start is a new generation, which the caller numbers.
+//
+// Where each child is executed by itself (--spawn exec) the first process is a scout only: it shows that PHP
+// starts and what it is, and is ended then. From there on there is no process here, and an order executes
+// one.
 class ZygoteHost {
   public:
     using Clock = std::chrono::steady_clock;
@@ -49,10 +53,12 @@ class ZygoteHost {
     [[nodiscard]] Handover::Zygote describe() const noexcept;
     // `child_output`: its descriptors 1 and 2 in the place of `replaced`; -1: as the zygote's.
     [[nodiscard]] bool order(std::uint32_t slot, int child_channel, int child_output,
-                             children::FileId replaced) noexcept;
+                             children::FileId replaced);
+    // The child that the latest order has executed; 0: the zygote will tell (Listener::forked).
+    [[nodiscard]] pid_t executed() const noexcept { return executed_; }
     void on_readable();
     // The process has ended with this wait status. Returns why, in a sentence with a remedy where one is
-    // known.
+    // known. A scout that had become ready leaves the phase at that.
     [[nodiscard]] std::string on_exit(int status);
     // Ends it: by closing its channel, or by SIGKILL.
     void dismiss() noexcept;
@@ -63,6 +69,8 @@ class ZygoteHost {
 
     [[nodiscard]] std::uint32_t id() const noexcept { return id_; }
     [[nodiscard]] const children::SpawnRequest& request() const noexcept { return request_; }
+    // For the log: what the process is.
+    [[nodiscard]] const char* role() const noexcept { return each_by_itself_ ? "scout" : "zygote"; }
     [[nodiscard]] const std::string& program() const noexcept { return request_.command.front(); }
     [[nodiscard]] Phase phase() const noexcept { return phase_; }
     // What its children speak, once it is ready.
@@ -81,6 +89,8 @@ class ZygoteHost {
     std::uint32_t id_;
     children::UniqueFd agent_;
     children::SpawnRequest request_;
+    bool each_by_itself_;
+    pid_t executed_ = 0;
     Listener listener_;
     Phase phase_ = Phase::down;
     pid_t pid_ = 0;

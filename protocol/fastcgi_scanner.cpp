@@ -36,6 +36,7 @@ void RequestScanner::feed(Bytes bytes) noexcept {
         bytes = bytes.subspan(step(bytes, begun, ended));
         if (begun && header().type == RecordType::begin_request) {
             ++begun_;
+            request_id_ = header().request_id;
             head_complete_ = false;
             request_complete_ = false;
         }

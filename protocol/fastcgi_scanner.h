@@ -37,13 +37,21 @@ class RequestScanner : public RecordTracker {
     void feed(Bytes bytes) noexcept;
     // BEGIN_REQUEST records seen.
     [[nodiscard]] std::uint64_t begun() const noexcept { return begun_; }
+    // Of the latest of them.
+    [[nodiscard]] std::uint16_t request_id() const noexcept { return request_id_; }
     // The latest request's head is complete (empty PARAMS record seen), so that a script may run.
     [[nodiscard]] bool head_complete() const noexcept { return head_complete_; }
+    // A part of a head has come, and not all of it.
+    [[nodiscard]] bool in_head() const noexcept {
+        const bool between = begun_ == 0 || request_complete_;
+        return between ? !at_boundary() : !head_complete_;
+    }
     // The latest request is complete, to its empty STDIN record: the peer has nothing more to send for it.
     [[nodiscard]] bool request_complete() const noexcept { return request_complete_ && at_boundary(); }
 
   private:
     std::uint64_t begun_ = 0;
+    std::uint16_t request_id_ = 0;
     bool head_complete_ = false;
     bool request_complete_ = false;
 };

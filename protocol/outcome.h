@@ -32,6 +32,7 @@ enum class Outcome : std::uint8_t {
     head_after_body,       // an LSAPI response header behind a part of the body
     does_not_fit,          // the space given is too small for what was to be written
     bad_layout,            // a record size to cut at that is not 1 to 65535
+    too_slow,              // a request whose head has not arrived within the time of the caller
 };
 
 // The enumerator in words, for a log line.
@@ -81,6 +82,8 @@ enum class Outcome : std::uint8_t {
             return "no room for the record or packet";
         case Outcome::bad_layout:
             return "record size that is not 1 to 65535";
+        case Outcome::too_slow:
+            return "request whose head did not arrive in time (--read-timeout)";
     }
     return "unknown outcome";
 }

@@ -31,9 +31,12 @@ struct Agent {
     int listeners[max_listeners] = {};
     int listener_count = 0;
     std::uint32_t slot_count = 0;
-    int channel = -1;  // to the supervisor, child only
-    int epoll = -1;    // listeners, handoff and channel, child only
+    int own_slot = -1;  // of a child that was executed by itself; -1: this becomes the zygote
+    int channel = -1;   // to the supervisor, child only
+    int epoll = -1;     // listeners, handoff and channel, child only
     bool environment_cleaned = false;
+    // Bytes of the running request's answer may have gone out. A signal handler reads it.
+    volatile bool answer_begun = false;
     bool orphaned = false;            // the supervisor is gone
     bool exhausted = false;           // out of descriptors
     bool sleep_broken = false;        // a signal ended a sleep: a wake-up may have come with it
@@ -55,15 +58,17 @@ bool read_environment() noexcept;
 // Removes every trace of the agent from `environ`. `php_started`: also what only PHP's own start needed.
 void clean_environment(bool php_started) noexcept;
 
-// zygote_loop.cpp: turns this process into the zygote, which asks for its first connection on this
-// descriptor, in the way of this protocol. True in a child that was forked from it; false when the supervisor
-// has gone or the memory can't be mapped: PHP is to end.
-bool become_zygote(int listener_fd, protocol::Protocol protocol) noexcept;
-// Tells the supervisor that the agent is loaded.
+// zygote_loop.cpp: the newborn asks for its first connection on this descriptor, in the way of this protocol.
+// Turns this process into the zygote, or into a child if it was executed to be one. True in a child; false
+// when the supervisor has gone or the memory can't be mapped: PHP is to end.
+bool grow_up(int listener_fd, protocol::Protocol protocol) noexcept;
+// Of what is to be the zygote: tells the supervisor that the agent is loaded.
 void say_hello() noexcept;
 // Tells it that PHP ends without having asked for a connection: most likely it is the wrong program.
 void say_goodbye() noexcept;
 // In a process that a script forked: lets go of everything that belongs to the child.
 void become_stranger() noexcept;
+// Closes it, but the number stays taken: what is written there goes nowhere. Async-signal-safe.
+void redirect_to_null(int fd) noexcept;
 
 }  // namespace cede::agent

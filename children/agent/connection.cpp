@@ -23,6 +23,7 @@ void Connection::open(int fd) noexcept {
     closing = false;
     shutdown_deferred = false;
     over = false;
+    head_since_ns = 0;
 }
 
 Connection::Fill Connection::fill(bool wait) noexcept {

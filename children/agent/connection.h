@@ -52,15 +52,20 @@ class Connection {
     }
     [[nodiscard]] bool answered() const noexcept { return exchange_.requests() > 0 && exchange_.settled(); }
     [[nodiscard]] bool running() const noexcept { return !exchange_.settled() && exchange_.head_complete(); }
+    // FastCGI: the latest request's id.
+    [[nodiscard]] std::uint16_t request_id() const noexcept { return exchange_.request_id(); }
+    // PHP has been given a part of a request's head and waits for more of it.
+    [[nodiscard]] bool in_head() const noexcept { return exchange_.in_head(); }
     // The peer has nothing more to send for the latest request: closing can not reset the answer on its way.
     [[nodiscard]] bool request_complete() const noexcept {
         return exchange_.request_complete() && !available();
     }
 
-    bool new_to_php = false;         // PHP polls it once before its first read
-    bool closing = false;            // PHP has ended the connection and waits for its peer to do so
-    bool shutdown_deferred = false;  // shutdown(2) was left out, close(2) will say the same
-    bool over = false;               // given up: for PHP it has ended
+    bool new_to_php = false;          // PHP polls it once before its first read
+    bool closing = false;             // PHP has ended the connection and waits for its peer to do so
+    bool shutdown_deferred = false;   // shutdown(2) was left out, close(2) will say the same
+    bool over = false;                // given up: for PHP it has ended
+    std::uint64_t head_since_ns = 0;  // CLOCK_MONOTONIC; 0: nothing of a head has been waited for yet
 
   private:
     int fd_ = -1;

@@ -9,7 +9,10 @@
 #include <sys/socket.h>
 
 #include "children/agent/agent.h"
+#include "children/agent/head.h"
 #include "children/agent/libc.h"
+#include "children/agent/overtime.h"
+#include "children/agent/title.h"
 #include "children/agent/voice.h"
 #include "children/agent/wait.h"
 
@@ -20,7 +23,7 @@ constinit Agent agent{};
 namespace {
 
 int accept_as_child(sockaddr* address, socklen_t* length) noexcept {
-    if (agent.role == Role::newborn && !become_zygote(agent.listener_fd, protocol::Protocol::fastcgi)) {
+    if (agent.role == Role::newborn && !grow_up(agent.listener_fd, protocol::Protocol::fastcgi)) {
         errno = EINVAL;
         return -1;
     }
@@ -57,12 +60,24 @@ ssize_t read_connection(void* to, size_t size) noexcept {
                 return -1;
         }
     }
-    if (connection.worth_receiving(size)) {
-        return connection.receive(to, size);
-    }
     const bool was_running = connection.running();
     if (!was_running) {
         publish_progress();  // it may still say busy, of the request before
+    }
+    if (connection.in_head()) {
+        const More more = wait_for_more_of_head();
+        if (more == More::interrupted) {
+            errno = EINTR;
+            return -1;
+        }
+        if (more != More::here) {
+            connection.over = true;
+            errno = 0;  // of a 0 with EINTR PHP makes that it is to read again
+            return 0;
+        }
+    }
+    if (connection.worth_receiving(size)) {
+        return connection.receive(to, size);
     }
     switch (connection.fill(true)) {
         case Connection::Fill::data:
@@ -118,8 +133,10 @@ void end_connection() noexcept {
     agent.connection.forget();
 }
 
-__attribute__((constructor)) void start() noexcept {
+// glibc gives constructors what main() gets.
+__attribute__((constructor)) void start(int argc, char** argv, char** environment) noexcept {
     (void)libc();
+    keep_title_room(argc, argv, environment);  // before the environment is cleaned
     if (!read_environment()) {
         return;
     }
@@ -145,7 +162,8 @@ bool ours(int fd) noexcept {
 }
 
 void note_written(const void* from, ssize_t written) noexcept {
-    if (written > 0 && agent.connection.wrote(from, static_cast<size_t>(written))) {
+    if (written > 0 && agent.connection.fd() >= 0 &&
+        agent.connection.wrote(from, static_cast<size_t>(written))) {
         count(agent.slot->requests);
         publish(children::ChildState::finishing);
     }
@@ -189,18 +207,22 @@ CEDE_EXPORT ssize_t __recv_chk(int fd, void* to, size_t size, size_t room, int f
 }
 
 CEDE_EXPORT ssize_t write(int fd, const void* from, size_t size) {
-    const ssize_t written = libc().write(fd, from, size);
-    if (cede::agent::ours(fd)) {
-        cede::agent::note_written(from, written);
+    if (!cede::agent::ours(fd)) {
+        return libc().write(fd, from, size);
     }
+    cede::agent::note_writing(from, size);
+    const ssize_t written = libc().write(fd, from, size);
+    cede::agent::note_written(from, written);
     return written;
 }
 
 CEDE_EXPORT ssize_t send(int fd, const void* from, size_t size, int flags) {
-    const ssize_t written = libc().send(fd, from, size, flags);
-    if (cede::agent::ours(fd)) {
-        cede::agent::note_written(from, written);
+    if (!cede::agent::ours(fd)) {
+        return libc().send(fd, from, size, flags);
     }
+    cede::agent::note_writing(from, size);
+    const ssize_t written = libc().send(fd, from, size, flags);
+    cede::agent::note_written(from, written);
     return written;
 }
 

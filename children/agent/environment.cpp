@@ -64,6 +64,9 @@ bool read_environment() noexcept {
         !read_number(text, max_listeners + 1, agent.listener_count) || !read_number(text, 1 << 20, slots)) {
         return false;
     }
+    if (*text != '\0' && !read_number(text, slots, agent.own_slot)) {
+        return false;
+    }
     for (int i = 0; i < agent.listener_count; ++i) {
         agent.listeners[i] = first + i;
     }

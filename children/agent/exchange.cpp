@@ -107,6 +107,10 @@ std::uint64_t Exchange::requests() const noexcept {
     return lsapi() ? lsapi_.requests : fastcgi_.in.begun();
 }
 
+bool Exchange::in_head() const noexcept {
+    return !lsapi() && fastcgi_.in.in_head();
+}
+
 bool Exchange::head_complete() const noexcept {
     return lsapi() ? lsapi_.requests > 0 : fastcgi_.in.head_complete();
 }

@@ -45,10 +45,14 @@ class Exchange {
     [[nodiscard]] std::uint64_t requests() const noexcept;
     // As many answers as requests.
     [[nodiscard]] bool settled() const noexcept { return answers() >= requests(); }
+    // FastCGI: a part of a head has come, and not all of it.
+    [[nodiscard]] bool in_head() const noexcept;
     // The latest request's head has been passed, so that a script may run.
     [[nodiscard]] bool head_complete() const noexcept;
     // The peer has nothing more to send for the latest request.
     [[nodiscard]] bool request_complete() const noexcept;
+    // FastCGI: the latest request's id.
+    [[nodiscard]] std::uint16_t request_id() const noexcept { return fastcgi_.in.request_id(); }
 
   private:
     [[nodiscard]] Admission admit_fastcgi(protocol::Bytes waiting) noexcept;

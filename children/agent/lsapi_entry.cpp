@@ -10,6 +10,7 @@
 #include "children/agent/agent.h"
 #include "children/agent/entry.h"
 #include "children/agent/libc.h"
+#include "children/agent/overtime.h"
 #include "children/agent/wait.h"
 
 namespace cede::agent {
@@ -107,7 +108,7 @@ CEDE_EXPORT int select(int count, fd_set* readable, fd_set* writable, fd_set* ot
     const bool alone = fd >= 0 && fd < FD_SETSIZE;
     if (alone && agent.role == Role::newborn && cede::agent::is_listener(fd) &&
         cede::agent::watches(fd, readable, writable, other)) {
-        if (!cede::agent::become_zygote(fd, cede::protocol::Protocol::lsapi)) {
+        if (!cede::agent::grow_up(fd, cede::protocol::Protocol::lsapi)) {
             errno = EINVAL;
             return -1;
         }
@@ -124,8 +125,12 @@ CEDE_EXPORT int select(int count, fd_set* readable, fd_set* writable, fd_set* ot
 }
 
 CEDE_EXPORT ssize_t writev(int fd, const iovec* parts, int count) {
+    const bool ours = cede::agent::ours(fd) && count > 0;
+    if (ours) {
+        cede::agent::note_writing(parts[0].iov_base, parts[0].iov_len);
+    }
     const ssize_t written = libc().writev(fd, parts, count);
-    if (written > 0 && cede::agent::ours(fd)) {
+    if (written > 0 && ours) {
         ssize_t left = written;
         for (int i = 0; i < count && left > 0; ++i) {
             const auto size = static_cast<ssize_t>(parts[i].iov_len);

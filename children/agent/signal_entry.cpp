@@ -2,9 +2,11 @@
 // The exported wrappers of all of libc's functions that ask for or set a signal's disposition.
 #include <dlfcn.h>
 #include <signal.h>
+#include <type_traits>
 
 #include "children/agent/dispositions.h"
 #include "children/agent/libc.h"
+#include "children/agent/overtime.h"
 
 #define CEDE_EXPORT extern "C" __attribute__((visibility("default")))
 
@@ -19,12 +21,21 @@ Result set_through(const char* name, int number, Arguments... arguments) noexcep
     const auto original = reinterpret_cast<Result (*)(int, Arguments...)>(dlsym(RTLD_NEXT, name));
     const Result result = original(number, arguments...);
     cede::agent::end_setting(number, begun, nullptr);
-    return result;
+    if constexpr (std::is_same_v<Result, Handler>) {
+        return cede::agent::overtime_set(number, result);
+    } else {
+        (void)cede::agent::overtime_set(number, nullptr);
+        return result;
+    }
 }
 
 }  // namespace
 
 CEDE_EXPORT int sigaction(int number, const struct sigaction* action, struct sigaction* old) noexcept {
+    int overtime_result = 0;
+    if (cede::agent::overtime_disposition(number, action, old, overtime_result)) {
+        return overtime_result;
+    }
     if (action == nullptr && old != nullptr && cede::agent::known_disposition(number, old)) {
         return 0;
     }

@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "children/agent/agent.h"
+#include "children/agent/head.h"
 #include "children/agent/libc.h"
 #include "children/agent/take.h"
 #include "children/agent/voice.h"
@@ -30,35 +31,10 @@ constexpr std::uint64_t linger_ns = 1'000'000'000;
 constexpr int longest_wait_for_room_ms = 1000;
 constexpr int farewell_ms = 50;
 
-enum class More { came, gone, leave };
-
-// For the rest of a request's head. What was read ahead of PHP can be given to no other child, so that only a
-// stop interrupts this.
-More wait_for_more() noexcept {
-    for (;;) {
-        pollfd watched[2] = {{agent.connection.fd(), POLLIN, 0}, {agent.channel, POLLIN, 0}};
-        if (libc().poll(watched, 2, -1) < 0) {
-            continue;
-        }
-        if (watched[1].revents != 0 && (!hear_supervisor() || mode() == RunMode::stop)) {
-            return More::leave;
-        }
-        switch (watched[0].revents != 0 ? agent.connection.fill(false) : Connection::Fill::nothing) {
-            case Connection::Fill::data:
-                return More::came;
-            case Connection::Fill::nothing:
-            case Connection::Fill::interrupted:
-                break;
-            case Connection::Fill::end:
-            case Connection::Fill::failed:
-                return More::gone;
-        }
-    }
-}
-
 // Something has come. `again`: it meant nothing.
 Wake admit_request(bool& again) noexcept {
     Connection& connection = agent.connection;
+    connection.head_since_ns = 0;
     for (again = false;;) {
         const Outcome outcome = connection.admit();
         again = !connection.buffered();
@@ -73,10 +49,11 @@ Wake admit_request(bool& again) noexcept {
             report_refusal(outcome, connection.looks_like());
             return Wake::gone;
         }
-        switch (wait_for_more()) {
-            case More::came:
+        switch (read_more_of_head()) {
+            case More::here:
                 break;
             case More::gone:
+            case More::interrupted:
                 return Wake::gone;
             case More::leave:
                 return Wake::leave;
@@ -219,6 +196,7 @@ Wake reasons_to_give_up(bool fresh, bool& decided) noexcept {
 }  // namespace
 
 void publish_progress() noexcept {
+    agent.answer_begun = false;
     publish(agent.connection.running() ? ChildState::busy : ChildState::reading);
 }
 

@@ -14,6 +14,8 @@
 
 #include "children/agent/agent.h"
 #include "children/agent/libc.h"
+#include "children/agent/overtime.h"
+#include "children/agent/title.h"
 #include "children/fd_passing.h"
 #include "children/zygote_protocol.h"
 
@@ -163,15 +165,19 @@ struct Brought {
 
 bool begin_child(Slot* slot, const ForkOrder& order, Brought brought) noexcept {
     agent.role = Role::child;
+    restore_title();
     agent.slot = slot;
     agent.channel = brought.channel;
     take_output(order.replaced, brought.output);
-    libc().close(agent.zygote_channel);
+    if (agent.zygote_channel >= 0) {
+        libc().close(agent.zygote_channel);
+    }
     libc().close(agent.scoreboard);
     agent.zygote_channel = agent.scoreboard = -1;
     // A session of its own: a script's kill(0, ...) reaches what the script started, not its siblings; and
     // the scheduler weighs it by itself (docs/design/0007-a-session-for-each-child.md).
     setsid();
+    watch_overtime();
     if (!move_up(agent.channel) || !watch_sources()) {
         return false;
     }
@@ -180,21 +186,35 @@ bool begin_child(Slot* slot, const ForkOrder& order, Brought brought) noexcept {
     return children::send_message(agent.channel, &ready, sizeof ready, -1);
 }
 
+Slot* map_slot(std::uint32_t index) noexcept {
+    const auto offset = static_cast<off_t>(children::page_size * (1 + std::size_t{index}));
+    void* const page =
+        mmap(nullptr, children::page_size, PROT_READ | PROT_WRITE, MAP_SHARED, agent.scoreboard, offset);
+    return page == MAP_FAILED ? nullptr : static_cast<Slot*>(page);
+}
+
+// Executed by itself: the channel that a zygote would have is this child's.
+bool begin_executed_child() noexcept {
+    Slot* const slot = map_slot(static_cast<std::uint32_t>(agent.own_slot));
+    if (slot == nullptr) {
+        return false;
+    }
+    slot->pid.store(static_cast<std::uint32_t>(getpid()), std::memory_order_release);
+    const int channel = agent.zygote_channel;
+    agent.zygote_channel = -1;
+    return begin_child(slot, {}, {channel, -1});
+}
+
 enum class Forked { in_zygote, in_child, in_broken_child };
 
 // Forks twice, so that the child's parent is the supervisor (a subreaper, prctl(2)), which can then wait for
 // it.
 Forked fork_child(const ForkOrder& order, Brought brought) noexcept {
-    const auto offset = static_cast<off_t>(children::page_size * (1 + std::size_t{order.slot}));
-    void* const page = order.slot >= agent.slot_count
-                           ? MAP_FAILED
-                           : mmap(nullptr, children::page_size, PROT_READ | PROT_WRITE, MAP_SHARED,
-                                  agent.scoreboard, offset);
-    if (page == MAP_FAILED) {
+    Slot* const slot = order.slot < agent.slot_count ? map_slot(order.slot) : nullptr;
+    if (slot == nullptr) {
         report(ZygoteSays::not_forked, order, 0, order.slot >= agent.slot_count ? ERANGE : errno);
         return Forked::in_zygote;
     }
-    auto* const slot = static_cast<Slot*>(page);
     slot->pid.store(0, std::memory_order_relaxed);
     // The process between needs no memory of its own, and copying PHP's page tables for it would double the
     // cost. It changes nothing here: what it stores goes into shared memory, and its own child leaves on a
@@ -221,7 +241,7 @@ Forked fork_child(const ForkOrder& order, Brought brought) noexcept {
     } else {
         report(ZygoteSays::not_forked, order, 0, error);
     }
-    munmap(page, children::page_size);
+    munmap(slot, children::page_size);
     return Forked::in_zygote;
 }
 
@@ -257,14 +277,20 @@ Forked serve_orders() noexcept {
 }  // namespace
 
 void say_hello() noexcept {
+    if (agent.own_slot >= 0) {
+        return;
+    }
     report(ZygoteSays::hello, {}, getpid(), 0);
 }
 
 void say_goodbye() noexcept {
+    if (agent.own_slot >= 0) {
+        return;
+    }
     report(ZygoteSays::ended, {}, getpid(), 0);
 }
 
-bool become_zygote(int listener_fd, Protocol protocol) noexcept {
+bool grow_up(int listener_fd, Protocol protocol) noexcept {
     clean_environment(true);
     agent.listener_fd = listener_fd;
     if (!move_all_up() || !replace_listener_by_null() || !map_scoreboard()) {
@@ -272,6 +298,9 @@ bool become_zygote(int listener_fd, Protocol protocol) noexcept {
     }
     const Protocol wanted = agent.control->protocol.load(std::memory_order_relaxed);
     agent.protocol = wanted != Protocol::unknown ? wanted : protocol;
+    if (agent.own_slot >= 0) {
+        return begin_executed_child();
+    }
     // TERM or USR1 would set PHP's shutdown flag in here, and every child forked later would end after one
     // request. Blocked signals stay pending in the zygote and are not inherited by fork(2).
     sigset_t all;
@@ -279,6 +308,7 @@ bool become_zygote(int listener_fd, Protocol protocol) noexcept {
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, &before);
     agent.role = Role::zygote;
+    show_zygote_title();
     report(ZygoteSays::ready, {}, getpid(), count_tasks());
     const Forked forked = serve_orders();
     sigprocmask(SIG_SETMASK, &before, nullptr);
@@ -290,6 +320,7 @@ bool become_zygote(int listener_fd, Protocol protocol) noexcept {
 
 void become_stranger() noexcept {
     agent.role = Role::stranger;
+    forget_overtime();
     const int connection = agent.connection.fd();
     agent.connection.forget();
     for (int i = 0; i < agent.listener_count; ++i) {
@@ -299,14 +330,17 @@ void become_stranger() noexcept {
     libc().close(agent.epoll);
     libc().close(agent.channel);
     if (connection >= 0) {
-        // PHP in the copy still knows the number: what it writes there must go nowhere.
-        const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-        if (null >= 0) {
-            dup3(null, connection, O_CLOEXEC);
-            libc().close(null);
-        } else {
-            libc().close(connection);
-        }
+        redirect_to_null(connection);  // PHP in the copy still knows the number
+    }
+}
+
+void redirect_to_null(int fd) noexcept {
+    const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (null >= 0) {
+        dup3(null, fd, O_CLOEXEC);
+        libc().close(null);
+    } else {
+        libc().close(fd);
     }
 }
 

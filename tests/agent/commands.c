@@ -133,6 +133,21 @@ bool carry_out(const struct request* request, int connection, struct text* out) 
         append_format(out, "%d %d %d", getpid(), getppid(), getpgrp());
     } else if (strcmp(command, "dispositions") == 0) {
         report_dispositions(out);
+    } else if (strcmp(command, "hidden-signal") == 0) {
+        report_hidden_signal(out);
+    } else if (strcmp(command, "block") == 0) {
+        sigset_t all;
+        sigfillset(&all);
+        sigprocmask(SIG_SETMASK, &all, NULL);
+        wait_at(request->argument);
+        append_format(out, "went on");
+    } else if (strcmp(command, "begin") == 0) {
+        if (write(connection, request->argument, strlen(request->argument)) > 0) {
+            wait_at("/dev/zero");
+        }
+    } else if (strncmp(command, "spin", 4) == 0) {
+        for (;;) {
+        }
     } else if (strcmp(command, "serial") == 0) {
         append_format(out, "%d", serial);
     } else if (strcmp(command, "body") == 0) {

@@ -98,7 +98,8 @@ bool read_request(int fd, struct request* request) {
         }
         take_pairs(request, content, content + size);
     }
-    while (strcmp(request->command, "early") != 0 && !request->body_ended) {
+    const bool early = strcmp(request->command, "early") == 0 || strcmp(request->command, "spin-early") == 0;
+    while (!early && !request->body_ended) {
         if (!read_record(fd, &header, content, &size) || header.type != 5) {
             return false;
         }

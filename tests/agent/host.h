@@ -46,6 +46,8 @@ void report_select(struct text* out);
 
 /* signals.c: whether sigaction(2) tells the truth after each way of setting a disposition. */
 void report_dispositions(struct text* out);
+/* The same for the signal by which requests are ended, whose handler is the agent's. */
+void report_hidden_signal(struct text* out);
 
 /* commands.c */
 extern struct text environment_at_start;

@@ -2,6 +2,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/agent/host.h"
@@ -92,4 +93,39 @@ void report_dispositions(struct text* out) {
     compare(out, "default", number);
     struct sigaction old;
     append_format(out, "wrong number %d\n", sigaction(10000, NULL, &old));
+}
+
+static const char* name_of(const void* handler) {
+    return handler == (void*)SIG_DFL ? "default" : handler == (void*)first ? "first" : "UNKNOWN";
+}
+
+void report_hidden_signal(struct text* out) {
+    const int number = 61; /* children::overtime_signal */
+    struct sigaction asked;
+    sigaction(number, NULL, &asked);
+    append_format(out, "sigaction %s %d\n", name_of((void*)asked.sa_handler), asked.sa_flags);
+    append_format(out, "kernel %s\n", name_of(kernel_handler(number)));
+    append_format(out, "signal %s\n", name_of((void*)signal(number, first)));
+    sigaction(number, NULL, &asked);
+    append_format(out, "sigaction %s\n", name_of((void*)asked.sa_handler));
+    append_format(out, "kernel %s\n", name_of(kernel_handler(number)));
+    append_format(out, "signal %s\n", name_of((void*)signal(number, SIG_DFL)));
+    append_format(out, "signal %s\n", name_of((void*)signal(number, SIG_DFL)));
+    struct sigaction action;
+    memset(&action, 0, sizeof action);
+    action.sa_handler = first;
+    sigaction(number, &action, &asked);
+    append_format(out, "sigaction %s %d\n", name_of((void*)asked.sa_handler), asked.sa_flags);
+    action.sa_handler = SIG_DFL;
+    sigaction(number, &action, &asked);
+    append_format(out, "sigaction %s\n", name_of((void*)asked.sa_handler));
+    siginterrupt(number, 1);
+    append_format(out, "restarts %d\n", (kernel_word(number, 0) & SA_RESTART) != 0);
+    int status = 0;
+    const pid_t pid = fork();
+    if (pid == 0) {
+        _exit(kernel_handler(number) == (void*)SIG_DFL ? 0 : 1);
+    }
+    waitpid(pid, &status, 0);
+    append_format(out, "copy %d\n", status);
 }

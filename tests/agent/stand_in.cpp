@@ -9,7 +9,9 @@
 #include <iterator>
 #include <poll.h>
 #include <stdexcept>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "children/fd_passing.h"
 #include "children/spawn.h"
@@ -260,6 +262,15 @@ bool StandIn::tell_to_give_up(std::uint32_t index) {
     }
     ring(index);
     return true;
+}
+
+void StandIn::tell_to_end_request(pid_t child, std::uint64_t answered) {
+    siginfo_t info{};
+    info.si_code = SI_QUEUE;
+    info.si_pid = ::getpid();
+    info.si_uid = ::getuid();
+    info.si_value.sival_int = static_cast<int>(answered);
+    ::syscall(SYS_rt_tgsigqueueinfo, child, child, children::overtime_signal, &info);
 }
 
 bool StandIn::becomes(std::uint32_t index, ChildState state) {

@@ -80,10 +80,12 @@ const Names imports{
     // whether PHP waits on the listener
     "fstat64",
     // zygote and children
-    "fork", "vfork", "_exit", "waitpid", "setsid", "getpid", "getrlimit64", "fcntl64", "mmap64", "munmap",
-    "sigfillset", "sigprocmask",
+    "fork", "vfork", "_exit", "waitpid", "setsid", "getpid", "getppid", "kill", "getrlimit64", "fcntl64",
+    "mmap64", "munmap", "sigfillset", "sigprocmask",
     // the number of threads; the only functions here that allocate, once, in the zygote
     "opendir", "readdir64", "closedir",
+    // the zygote's title
+    "prctl", "memset",
     // waiting and messages
     "clock_gettime", "epoll_create1", "epoll_ctl", "epoll_wait", "getpeername", "ppoll", "recvmsg",
     "sendmsg"};

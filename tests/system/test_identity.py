@@ -246,13 +246,22 @@ def short_name(pid):
         return file.read().rstrip("\n")
 
 
-def test_ps_tells_supervisors_apart_and_leaves_php_its_own_name(start):
-    pools = {name: start.cede(children=1, options=["--title", name] if name else []) for name in ("", "www", "shop é")}
+@kinds.both
+def test_ps_tells_instances_apart_and_leaves_children_their_own_name(start):
+    php = start.php_arguments({"memory_limit": "99M"})
+    options = {"": [], "www": ["--title", "www"], "shop é": ["--title", "shop é"]}
+    pools = {name: start.cede(children=1, php=php, options=given) for name, given in options.items()}
     for name, pool in pools.items():
         assert title(pool.pid) == "cede: supervisor" + (f" [{name}]" if name else "")
         assert short_name(pool.pid) == ("cede" + (f" [{name}]" if name else ""))
         assert listed(pool.pid) == title(pool.pid)
-        assert title(pool.zygote).startswith(PHP_CGI)
+        assert title(pool.zygote) == "cede: zygote" + (f" [{name}]" if name else "")
+        assert listed(pool.zygote) == title(pool.zygote)
+        assert short_name(pool.zygote) == "cede-zygote"
+        child = pool.children[0]
+        assert short_name(child) == os.path.basename(start.child)[:15]
+        # lsphp begins by writing its name over its command line.
+        assert title(child).split("\0") in ([start.child, *php], [os.path.basename(start.child)])
         assert pool.get("hello.php").text == "hello\n"
 
 
@@ -265,6 +274,7 @@ def test_a_title_is_cut_to_its_room_and_harms_nothing(start):
     # /proc shows a page at the most of a title that is longer than the arguments were.
     assert len(shown) > 1000
     assert short_name(pool.pid) == "cede [üüüü"
+    assert title(pool.zygote) == "cede: zygote [" + "ü" * 31 + "]"
     seen = surroundings(pool)["getenv"]
     assert (seen["KEPT"], seen["COPY"], seen["SECRET"]) == ("yes", "yes", "x")
     assert pool.get("hello.php").text == "hello\n"

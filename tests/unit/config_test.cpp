@@ -60,6 +60,7 @@ TEST_CASE("a command alone gets all the defaults") {
     CHECK(config.children == 5);
     CHECK(config.max_requests == 0);
     CHECK(config.request_timeout == 0s);
+    CHECK(config.read_timeout == 60s);
     CHECK_FALSE(config.allow_root);
     CHECK(config.give_up == GiveUp::park);
     CHECK_FALSE(config.keepalive_limit.has_value());
@@ -168,8 +169,8 @@ TEST_CASE("the mode comes first, and help and version win over everything before
                                "--listen-group", "--backlog",       "--children",     "--user",
                                "--group",        "--allow-root",    "--give-up",      "--keepalive-limit",
                                "--max-parked",   "--protocol",      "--max-requests", "--request-timeout",
-                               "--stop-timeout", "--start-timeout", "--log-level",    "--agent",
-                               "--help",         "--version"}) {
+                               "--stop-timeout", "--start-timeout", "--read-timeout", "--log-level",
+                               "--agent",        "--help",          "--version"}) {
         CAPTURE(option);
         CHECK(help.find(option) != std::string::npos);
     }

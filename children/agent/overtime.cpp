@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+// Everything below on_overtime() runs in a signal handler, between any two instructions of PHP or of the
+// agent: only calls of signal-safety(7), and decisions only by what is consistent at each instruction.
+#include "children/agent/overtime.h"
+
+#include <cerrno>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "children/agent/agent.h"
+#include "children/agent/libc.h"
+#include "children/agent/voice.h"
+#include "children/clock.h"
+#include "children/zygote_protocol.h"
+#include "protocol/fastcgi_writer.h"
+#include "protocol/lsapi_writer.h"
+
+namespace cede::agent {
+
+using children::ChildState;
+using children::overtime_signal;
+using protocol::MutableBytes;
+using protocol::Protocol;
+
+namespace {
+
+namespace fastcgi = protocol::fastcgi;
+namespace lsapi = protocol::lsapi;
+
+constexpr int http_status = 504;
+constexpr std::string_view head = "Status: 504 Gateway Timeout\r\nContent-Type: text/plain\r\n\r\n";
+constexpr std::string_view content_type = "Content-Type: text/plain";
+constexpr std::string_view body = "The request took too long and was ended.\n";
+constexpr std::size_t largest_answer = 512;
+constexpr std::uint64_t longest_drain_ns = 1'000'000'000;
+
+// Puts pieces behind each other, or nothing at all if one does not fit.
+class Piecewise {
+  public:
+    explicit Piecewise(MutableBytes out) noexcept : out_{out} {}
+    [[nodiscard]] MutableBytes rest() const noexcept { return out_.subspan(size_); }
+    template <typename Written>
+    void add(const Written& written) noexcept {
+        whole_ = whole_ && written.has_value();
+        size_ += written ? *written : 0;
+    }
+    [[nodiscard]] std::size_t size() const noexcept { return whole_ ? size_ : 0; }
+
+  private:
+    MutableBytes out_;
+    std::size_t size_ = 0;
+    bool whole_ = true;
+};
+
+protocol::Bytes bytes_of(std::string_view text) noexcept {
+    return std::as_bytes(std::span{text.data(), text.size()});
+}
+
+std::size_t write_fastcgi(MutableBytes out) noexcept {
+    const std::uint16_t id = agent.connection.request_id();
+    Piecewise answer{out};
+    answer.add(fastcgi::write_stream(answer.rest(), fastcgi::RecordType::stdout_stream, id, bytes_of(head)));
+    answer.add(fastcgi::write_stream(answer.rest(), fastcgi::RecordType::stdout_stream, id, bytes_of(body)));
+    answer.add(fastcgi::write_stream_end(answer.rest(), fastcgi::RecordType::stdout_stream, id));
+    answer.add(fastcgi::write_end_request(answer.rest(), id, 0, fastcgi::ProtocolStatus::request_complete));
+    return answer.size();
+}
+
+std::size_t write_lsapi(MutableBytes out) noexcept {
+    Piecewise answer{out};
+    answer.add(lsapi::write_resp_header(answer.rest(), http_status, std::span{&content_type, 1}));
+    answer.add(lsapi::write_resp_stream(answer.rest(), bytes_of(body)));
+    answer.add(lsapi::write_resp_end(answer.rest()));
+    return answer.size();
+}
+
+// True when all of it is on its way. A part of it is no answer, and the end behind it tells the peer so.
+bool send_answer() noexcept {
+    std::byte memory[largest_answer];
+    const std::size_t size = agent.protocol == Protocol::lsapi ? write_lsapi(memory) : write_fastcgi(memory);
+    if (size == 0) {
+        return false;
+    }
+    const ssize_t sent = libc().send(agent.connection.fd(), memory, size, MSG_DONTWAIT | MSG_NOSIGNAL);
+    return sent == static_cast<ssize_t>(size);
+}
+
+// Closing with something unread would reset the connection, and the answer on its way with it.
+void drain() noexcept {
+    const int fd = agent.connection.fd();
+    const std::uint64_t deadline = children::monotonic_ns() + longest_drain_ns;
+    libc().shutdown(fd, SHUT_WR);
+    for (std::uint64_t now = 0; now < deadline; now = children::monotonic_ns()) {
+        char unread[4096];
+        const ssize_t size = libc().recv(fd, unread, sizeof unread, MSG_DONTWAIT);
+        const bool nothing = size < 0 && (errno == EAGAIN || errno == EINTR);
+        if (size == 0 || (size < 0 && !nothing) || (nothing && agent.connection.request_complete())) {
+            return;
+        }
+        if (nothing) {
+            pollfd watched{fd, POLLIN, 0};
+            libc().poll(&watched, 1, 10);
+        }
+    }
+}
+
+// PHP still knows the number: what its shutdown functions write must go nowhere.
+void let_connection_go() noexcept {
+    const int fd = agent.connection.fd();
+    agent.connection.forget();
+    if (fd < 0) {
+        return;
+    }
+    libc().shutdown(fd, SHUT_RDWR);
+    redirect_to_null(fd);
+}
+
+// lsphp runs a script's shutdown functions at TERM and ends, when PHP is at a point where it can do so. It is
+// taken at its word for as long as the supervisor is patient.
+bool ends_by_term() noexcept {
+    struct sigaction term {};
+    return agent.protocol == Protocol::lsapi && libc().sigaction(SIGTERM, nullptr, &term) == 0 &&
+           term.sa_handler != SIG_DFL && term.sa_handler != SIG_IGN;
+}
+
+void end_request(ChildState state) noexcept {
+    // Of an answer that has begun no end is made up: the part would pass for the whole.
+    if (state == ChildState::busy && agent.connection.fd() >= 0 && !agent.answer_begun && send_answer()) {
+        drain();
+    }
+    let_connection_go();
+    if (ends_by_term()) {
+        kill(getpid(), SIGTERM);
+        return;
+    }
+    publish(ChildState::exiting);
+    _exit(0);
+}
+
+void set_default() noexcept {
+    struct sigaction action {};
+    action.sa_handler = SIG_DFL;
+    libc().sigaction(overtime_signal, &action, nullptr);
+}
+
+void on_overtime(int number, siginfo_t* info, void* /*context*/) {
+    const int before = errno;
+    if (agent.role != Role::child || info->si_code != SI_QUEUE || info->si_pid != getppid()) {
+        // Somebody else's, who means what this signal does to a program that does not know it.
+        set_default();
+        kill(getpid(), number);
+    } else {
+        // Which request is meant: this child may have gone on to another one meanwhile.
+        const auto answered =
+            static_cast<std::uint32_t>(agent.slot->requests.load(std::memory_order_relaxed));
+        const ChildState state = agent.slot->state.load(std::memory_order_relaxed);
+        if (answered == static_cast<std::uint32_t>(info->si_value.sival_int) &&
+            (state == ChildState::busy || state == ChildState::finishing)) {
+            end_request(state);
+        }
+    }
+    errno = before;
+}
+
+bool is_ours(const struct sigaction& action) noexcept {
+    return (static_cast<unsigned>(action.sa_flags) & SA_SIGINFO) != 0 && action.sa_sigaction == on_overtime;
+}
+
+}  // namespace
+
+void watch_overtime() noexcept {
+    struct sigaction action {};
+    action.sa_sigaction = on_overtime;
+    action.sa_flags = static_cast<int>(unsigned{SA_SIGINFO} | unsigned{SA_RESTART});
+    sigfillset(&action.sa_mask);
+    libc().sigaction(overtime_signal, &action, nullptr);
+}
+
+void forget_overtime() noexcept {
+    struct sigaction now {};
+    if (libc().sigaction(overtime_signal, nullptr, &now) == 0 && is_ours(now)) {
+        set_default();
+    }
+}
+
+void note_writing(const void* from, std::size_t size) noexcept {
+    // lsphp acknowledges a request before it runs it, which is no part of the answer.
+    if (agent.protocol == Protocol::lsapi && size == lsapi::packet_header_size &&
+        lsapi::decode_header({static_cast<const std::byte*>(from), size}).type ==
+            lsapi::PacketType::req_received) {
+        return;
+    }
+    agent.answer_begun = true;
+}
+
+bool overtime_disposition(int number, const struct sigaction* action, struct sigaction* old,
+                          int& result) noexcept {
+    if (number != overtime_signal || agent.role != Role::child) {
+        return false;
+    }
+    const bool to_default = action != nullptr && action->sa_handler == SIG_DFL;
+    result = libc().sigaction(number, to_default ? nullptr : action, old);
+    if (result == 0 && old != nullptr && is_ours(*old)) {
+        *old = {};
+    }
+    if (result == 0 && to_default) {
+        watch_overtime();
+    }
+    return true;
+}
+
+SignalHandler overtime_set(int number, SignalHandler before) noexcept {
+    if (number != overtime_signal || agent.role != Role::child) {
+        return before;
+    }
+    struct sigaction now {};
+    libc().sigaction(number, nullptr, &now);
+    if (now.sa_handler == SIG_DFL || is_ours(now)) {
+        watch_overtime();
+    }
+    struct sigaction ours {};
+    ours.sa_sigaction = on_overtime;
+    return before == ours.sa_handler ? SIG_DFL : before;
+}
+
+}  // namespace cede::agent

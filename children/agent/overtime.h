@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <signal.h>
+
+// The end of a request that has run for too long (--request-timeout): the supervisor asks by a real-time
+// signal (children::overtime_signal), the only kind that PHP never takes for itself. The web server gets a
+// complete answer if none has begun, the child ends. docs/design/0010-an-answer-for-what-is-ended.md has why.
+namespace cede::agent {
+
+// In a child, before it takes its first request.
+void watch_overtime() noexcept;
+// In a copy that a script has forked: the signal means there what it means to everybody.
+void forget_overtime() noexcept;
+
+// In front of each write to the connection.
+void note_writing(const void* from, std::size_t size) noexcept;
+
+// Scripts and their libraries find the signal's default in place of our handler, and may set their own, which
+// then counts. True: the call was about that signal and has been carried out; errno and `result` are those of
+// sigaction(2).
+bool overtime_disposition(int number, const struct sigaction* action, struct sigaction* old,
+                          int& result) noexcept;
+// Behind a call of another of libc's functions that set one. What is to be said to have been in force before,
+// given what libc says.
+using SignalHandler = void (*)(int);
+SignalHandler overtime_set(int number, SignalHandler before) noexcept;
+
+}  // namespace cede::agent

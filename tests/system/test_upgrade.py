@@ -73,6 +73,7 @@ def test_the_process_stays_and_so_do_connections_and_counts(start_installed, ins
     pool, control = start_installed(children=2)
     connections = kept_connections(pool, 8)
     eventually(lambda: control.status["connections"]["parked"] >= 6, "most are parked")
+    eventually(lambda: control.status["totals"]["requests"] == 8, "all are counted")
     installed_cede.replace_by_real()
     code, out, error = control.command("upgrade")
     assert (code, error) == (0, ""), error
@@ -83,7 +84,7 @@ def test_the_process_stays_and_so_do_connections_and_counts(start_installed, ins
     assert status["connections"]["parked"] >= 6
     for connection in connections:
         assert pool.ask(connection, "hello.php").text == "hello\n"
-    assert control.status["totals"]["requests"] == 16
+    eventually(lambda: control.status["totals"]["requests"] == 16, "all are counted")
     close_all(connections)
 
 
@@ -214,7 +215,8 @@ def test_what_turns_out_only_then_leads_back_to_the_program_of_before(start_inst
     assert set(pool.children) == before
     for connection in connections:
         assert pool.ask(connection, "hello.php").text == "hello\n"
-    assert control.status["totals"]["requests"] == 12 and control.status["totals"]["upgrades"] == 0
+    eventually(lambda: control.status["totals"]["requests"] == 12, "all are counted")
+    assert control.status["totals"]["upgrades"] == 0
     close_all(connections)
 
 

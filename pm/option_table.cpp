@@ -124,7 +124,8 @@ constexpr std::array table{
            [](Config& c, const std::string& v) {
                return store(c.idle_timeout, parse_time(v, milliseconds{100}));
            }},
-    Option{"max-spawn-rate", "N", "dynamic, ondemand: how many are started in a second at the most (32)",
+    Option{"max-spawn-rate", "N",
+           "dynamic, ondemand: how many that nobody waits for are started in a second at the most (32)",
            [](Config& c, const std::string& v) {
                return store(c.max_spawn_rate, parse_number(v, 1, limits::most_children));
            }},

@@ -23,7 +23,7 @@ class Respawn {
 
     static constexpr Clock::duration long_enough = std::chrono::seconds{1};
     static constexpr Clock::duration first_delay = std::chrono::milliseconds{100};
-    static constexpr Clock::duration longest_delay = std::chrono::seconds{5};
+    static constexpr Clock::duration longest_delay = std::chrono::milliseconds{1500};
 
   private:
     void failed(Clock::time_point now) noexcept;

@@ -50,8 +50,11 @@ Sizing::Change Sizing::decide(const Headcount& count, Clock::time_point now) {
     }
     const unsigned wanted = std::min(demand + sizes_.least_spare, sizes_.most);
     if (present < wanted) {
-        const unsigned start = std::min({wanted - present, places, allowed_starts(now)});
-        tokens_ -= start;
+        // Whoever waits gets a child at once; the rate is for the spare ones.
+        const unsigned for_waiters = demand - std::min(demand, present);
+        const unsigned start =
+            std::min({wanted - present, places, std::max(for_waiters, allowed_starts(now))});
+        tokens_ = std::max(0.0, tokens_ - start);
         return {start, 0};
     }
     const unsigned kept = std::max(needed + sizes_.most_spare, sizes_.least_spare);

@@ -90,18 +90,29 @@ TEST_CASE("a burst on a small dynamic pool starts all that are needed at once, w
     CHECK(model.step() == Sizing::Change{});
 }
 
-TEST_CASE("not more are started in a second than allowed") {
-    Sizes sizes = ondemand(1000);
+TEST_CASE("not more spare ones are started in a second than allowed") {
+    Sizes sizes = dynamic(1000, 500, 600);
+    sizes.at_start = 1;
     sizes.starts_a_second = 10;
     Model model{Sizing{sizes}};
     (void)model.step();
-    model.count.waiting = 500;
     unsigned started = 0;
     for (int i = 0; i < 30; ++i) {
         started += model.step().start;
     }
     CHECK(started >= 30);
     CHECK(started <= 41);  // the bucket was full
+}
+
+TEST_CASE("whoever waits gets a child whatever the rate of spare ones is") {
+    Sizes sizes = ondemand(1000);
+    sizes.starts_a_second = 1;
+    Model model{Sizing{sizes}};
+    (void)model.step();
+    model.count.waiting = 30;
+    CHECK(model.step(milliseconds{1}).start == 30);
+    model.count.waiting = 60;
+    CHECK(model.step(milliseconds{1}).start > 0);
 }
 
 TEST_CASE("spare children are kept, and what was needed lately is kept beside them") {

@@ -96,6 +96,7 @@ def test_another_user_is_refused_even_if_the_mode_lets_him_in(controlled):
 def test_other_users_do_not_take_the_place_of_those_who_may(controlled):
     _, control = controlled
     os.chmod(control.path, 0o666)
+    mine = control.connect()  # first: it would be the first to make room
     # Forty connections of his that ask nothing, held open.
     hog = (
         "import socket, sys\n"
@@ -111,7 +112,6 @@ def test_other_users_do_not_take_the_place_of_those_who_may(controlled):
         text=True,
     ) as held:
         assert held.stdout.readline() == "held\n"
-        mine = control.connect()
         for _ in range(10):
             assert control.status["state"] == "serving"
         mine.sendall(b"GET /status HTTP/1.1\r\nHost: x\r\n\r\n")

@@ -78,12 +78,12 @@ json::object totals_of(const Status& status) {
             {"children_started", status.events.started},
             {"children_ended", status.events.ended},
             {"children_killed", status.events.killed},
-            {"give_ups_asked", status.give_ups_asked},
-            {"closed_for_room", status.closed_for_room},
-            {"peers_gone", status.peers_gone},
+            {"give_ups_asked", status.events.give_ups_asked},
+            {"closed_for_room", status.events.closed_for_room},
+            {"peers_gone", status.events.peers_gone},
             {"reloads", status.events.reloads},
             {"upgrades", status.events.upgrades},
-            {"lost_log_lines", status.lost_log_lines}};
+            {"lost_log_lines", status.events.lost_log_lines}};
 }
 
 json::value reload_of(const Status& status) {
@@ -126,7 +126,7 @@ std::string status_json(const Status& status) {
         {"listeners", listeners_of(status)},
         {"children", children_of(status)},
         {"waiting", json::object{{"queued", queued},
-                                 {"longest", status.longest_queue},
+                                 {"longest", status.events.longest_queue},
                                  {"handed", status.handed},
                                  {"mark", text(status.pressure)}}},
         {"connections", json::object{{"parked", status.parked}, {"leaving", status.leaving}}},

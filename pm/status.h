@@ -55,18 +55,13 @@ struct Status {
     std::vector<Listener> listeners;
     std::vector<Child> children;
 
-    std::uint64_t longest_queue = 0;  // of all listeners together, seen so far
-    std::uint64_t handed = 0;         // parked connections with a request, that wait for a child
-    std::string_view pressure;        // nobody, attention, pressure: what the children are told of waiters
+    std::uint64_t handed = 0;   // parked connections with a request, that wait for a child
+    std::string_view pressure;  // nobody, attention, pressure: what the children are told of waiters
     std::uint64_t parked = 0;
     std::uint64_t leaving = 0;  // connections whose peers were told to close them
 
     Counts totals;
     Totals::Events events;
-    std::uint64_t give_ups_asked = 0;
-    std::uint64_t closed_for_room = 0;
-    std::uint64_t peers_gone = 0;
-    std::uint64_t lost_log_lines = 0;
     std::optional<Reload> last_reload;
 };
 

@@ -46,13 +46,19 @@ std::uint64_t number_in(const json::object& object, json::string_view key) {
     return error ? 0 : number;
 }
 
-// "12d 3h", "4h 5m", "6m 7s", "8.9s": the two largest units.
-std::string duration_in(const json::object& object, json::string_view key) {
+// Anything that is no number is -1.
+double real_in(const json::object& object, json::string_view key) {
     const json::value* const found = object.if_contains(key);
     boost::system::error_code error;
-    const double seconds = found == nullptr ? -1 : found->to_number<double>(error);
+    const double number = found == nullptr ? -1 : found->to_number<double>(error);
+    return error || std::isnan(number) ? -1 : number;
+}
+
+// "12d 3h", "4h 5m", "6m 7s", "8.9s": the two largest units.
+std::string duration_in(const json::object& object, json::string_view key) {
+    const double seconds = real_in(object, key);
     constexpr double longest = 1e12;
-    if (error || !(seconds >= 0 && seconds < longest)) {
+    if (seconds < 0 || seconds >= longest) {
         return "-";
     }
     const auto whole = static_cast<std::uint64_t>(seconds);
@@ -145,8 +151,8 @@ std::string totals(const json::object& status) {
     const json::object& reload = object_in(status, "last_reload");
     if (!reload.empty()) {
         const json::value* const ok = reload.if_contains("ok");
-        const auto at =
-            static_cast<std::time_t>(std::min<std::uint64_t>(number_in(reload, "at"), 1ULL << 36U));
+        constexpr double latest = 1e11;  // some thousand years
+        const auto at = static_cast<std::time_t>(std::clamp(real_in(reload, "at"), 0.0, latest));
         lines += fmt::format("  last reload  {:%Y-%m-%d %H:%M:%S} UTC, {} after {}: {}\n", fmt::gmtime(at),
                              ok != nullptr && ok->is_bool() && ok->get_bool() ? "done" : "failed",
                              duration_in(reload, "duration_s"), text_in(reload, "message"));

@@ -205,6 +205,7 @@ class Supervisor {
     [[nodiscard]] Status::Child status_of(std::uint32_t slot);
     void stop_on_command(bool fast, Answer answer);
     [[nodiscard]] Outcome reopen_on_command();
+    [[nodiscard]] Totals totals_now() const;
     void count_last(std::uint32_t slot, int wait_status);
     void end_control() noexcept;
 

@@ -103,17 +103,12 @@ Status Supervisor::status() {
             status.children.push_back(status_of(slot));
         }
     }
-    status.longest_queue = dispatcher_.longest_queue();
     status.handed = dispatcher_.handed_over();
     status.pressure = word_for(dispatcher_.mark());
     status.parked = dispatcher_.lot().size();
     status.leaving = dispatcher_.being_closed();
     status.totals = totals_.all();
-    status.events = totals_.events;
-    status.give_ups_asked = dispatcher_.give_ups_asked();
-    status.closed_for_room = dispatcher_.lot().closed_for_room();
-    status.peers_gone = dispatcher_.lot().peers_gone();
-    status.lost_log_lines = lost_log_lines();
+    status.events = totals_now().events;
     status.last_reload = last_reload_;
     return status;
 }
@@ -141,6 +136,17 @@ Status::Child Supervisor::status_of(std::uint32_t slot) {
         shown.rss = resident_bytes(child.pid);
     }
     return shown;
+}
+
+// With what others count from the start of this program on.
+Totals Supervisor::totals_now() const {
+    Totals now = totals_;
+    now.events.give_ups_asked += dispatcher_.give_ups_asked();
+    now.events.closed_for_room += dispatcher_.lot().closed_for_room();
+    now.events.peers_gone += dispatcher_.lot().peers_gone();
+    now.events.lost_log_lines += lost_log_lines();
+    now.events.longest_queue = std::max(now.events.longest_queue, dispatcher_.longest_queue());
+    return now;
 }
 
 void Supervisor::count_last(std::uint32_t slot, int wait_status) {

@@ -175,7 +175,7 @@ Handover Supervisor::describe_all() const {
         handover.control = {control_->descriptor(), control_socket_.path, control_socket_.device,
                             control_socket_.inode};
     }
-    handover.totals = totals_.save();
+    handover.totals = totals_now().save();
     handover.generation = generation_;
     handover.zygote = zygote_->describe();
     for (std::uint32_t slot = 0; slot < pool_.size(); ++slot) {

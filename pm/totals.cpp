@@ -15,11 +15,27 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr std::uint64_t Counts::*each_count[] = {&Counts::requests, &Counts::accepted, &Counts::taken,
-                                                 &Counts::parked,   &Counts::closed,   &Counts::refused};
+template <typename T>
+struct Field {
+    json::string_view name;
+    std::uint64_t T::*member;
+};
+
+constexpr Field<Counts> each_count[] = {{"requests", &Counts::requests}, {"accepted", &Counts::accepted},
+                                        {"taken", &Counts::taken},       {"parked", &Counts::parked},
+                                        {"closed", &Counts::closed},     {"refused", &Counts::refused}};
+
 using Events = Totals::Events;
-constexpr std::uint64_t Events::*each_event[] = {&Events::started, &Events::ended, &Events::killed,
-                                                 &Events::reloads, &Events::upgrades};
+constexpr Field<Events> each_event[] = {{"started", &Events::started},
+                                        {"ended", &Events::ended},
+                                        {"killed", &Events::killed},
+                                        {"reloads", &Events::reloads},
+                                        {"upgrades", &Events::upgrades},
+                                        {"give_ups_asked", &Events::give_ups_asked},
+                                        {"closed_for_room", &Events::closed_for_room},
+                                        {"peers_gone", &Events::peers_gone},
+                                        {"lost_log_lines", &Events::lost_log_lines},
+                                        {"longest_queue", &Events::longest_queue}};
 
 std::uint64_t add(std::uint64_t a, std::uint64_t b) noexcept {
     return a > std::numeric_limits<std::uint64_t>::max() - b ? std::numeric_limits<std::uint64_t>::max()
@@ -34,24 +50,26 @@ std::uint64_t most_believed(std::chrono::nanoseconds age) noexcept {
 }
 
 template <typename T, std::size_t N>
-json::array to_array(const T& value, std::uint64_t T::*const (&fields)[N]) {
-    json::array array;
-    for (const auto field : fields) {
-        array.emplace_back(value.*field);
+json::object to_object(const T& value, const Field<T> (&fields)[N]) {
+    json::object object;
+    for (const auto& [name, member] : fields) {
+        object[name] = value.*member;
     }
-    return array;
+    return object;
 }
 
 template <typename T, std::size_t N>
-bool from_array(T& value, const json::value& array, std::uint64_t T::*const (&fields)[N]) {
-    if (!array.is_array() || array.get_array().size() != N) {
+bool from_object(T& value, const json::value& saved, const Field<T> (&fields)[N]) {
+    if (!saved.is_object()) {
         return false;
     }
-    for (std::size_t i = 0; i < N; ++i) {
-        boost::system::error_code error;
-        value.*fields[i] = array.get_array()[i].to_number<std::uint64_t>(error);
-        if (error) {
-            return false;
+    for (const auto& [name, member] : fields) {
+        if (const json::value* const found = saved.get_object().if_contains(name)) {
+            boost::system::error_code error;
+            value.*member = found->to_number<std::uint64_t>(error);
+            if (error) {
+                return false;
+            }
         }
     }
     return true;
@@ -63,9 +81,9 @@ const Counts& Totals::look(std::uint32_t slot, const Counts& claimed, std::chron
     seen_.resize(std::max<std::size_t>(seen_.size(), slot + std::size_t{1}));
     Counts& seen = seen_[slot];
     const std::uint64_t most = most_believed(age);
-    for (const auto field : each_count) {
-        if (claimed.*field <= most) {
-            seen.*field = std::max(seen.*field, claimed.*field);
+    for (const auto& [name, member] : each_count) {
+        if (claimed.*member <= most) {
+            seen.*member = std::max(seen.*member, claimed.*member);
         }
     }
     return seen;
@@ -74,16 +92,16 @@ const Counts& Totals::look(std::uint32_t slot, const Counts& claimed, std::chron
 void Totals::end(std::uint32_t slot, const Counts& claimed, std::chrono::nanoseconds age) {
     look(slot, claimed, age);
     const Counts last = std::exchange(seen_[slot], {});
-    for (const auto field : each_count) {
-        gone_.*field = add(gone_.*field, last.*field);
+    for (const auto& [name, member] : each_count) {
+        gone_.*member = add(gone_.*member, last.*member);
     }
 }
 
 Counts Totals::all() const noexcept {
     Counts sum = gone_;
     for (const Counts& seen : seen_) {
-        for (const auto field : each_count) {
-            sum.*field = add(sum.*field, seen.*field);
+        for (const auto& [name, member] : each_count) {
+            sum.*member = add(sum.*member, seen.*member);
         }
     }
     return sum;
@@ -92,10 +110,10 @@ Counts Totals::all() const noexcept {
 std::string Totals::save() const {
     json::array children;
     for (const Counts& seen : seen_) {
-        children.emplace_back(to_array(seen, each_count));
+        children.emplace_back(to_object(seen, each_count));
     }
-    const json::object saved{{"gone", to_array(gone_, each_count)},
-                             {"events", to_array(events, each_event)},
+    const json::object saved{{"gone", to_object(gone_, each_count)},
+                             {"events", to_object(events, each_event)},
                              {"children", std::move(children)}};
     return json::serialize(saved);
 }
@@ -112,12 +130,12 @@ bool Totals::load(std::string_view saved) {
     const json::value* const children = object.if_contains("children");
     Totals loaded;
     if (gone == nullptr || happened == nullptr || children == nullptr || !children->is_array() ||
-        !from_array(loaded.gone_, *gone, each_count) || !from_array(loaded.events, *happened, each_event)) {
+        !from_object(loaded.gone_, *gone, each_count) || !from_object(loaded.events, *happened, each_event)) {
         return false;
     }
     loaded.seen_.resize(children->get_array().size());
     for (std::size_t slot = 0; slot < children->get_array().size(); ++slot) {
-        if (!from_array(loaded.seen_[slot], children->get_array()[slot], each_count)) {
+        if (!from_object(loaded.seen_[slot], children->get_array()[slot], each_count)) {
             return false;
         }
     }

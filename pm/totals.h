@@ -31,6 +31,11 @@ class Totals {
         std::uint64_t killed = 0;  // of those: by a signal
         std::uint64_t reloads = 0;
         std::uint64_t upgrades = 0;
+        std::uint64_t give_ups_asked = 0;
+        std::uint64_t closed_for_room = 0;  // parked connections
+        std::uint64_t peers_gone = 0;       // of parked connections
+        std::uint64_t lost_log_lines = 0;
+        std::uint64_t longest_queue = 0;  // the most that were seen to wait
         bool operator==(const Events&) const = default;
     };
 
@@ -47,7 +52,8 @@ class Totals {
     Events events;
 
     // All of it as JSON, and back: for the next program of the same pool, with the same children in their
-    // slots. False, and nothing is changed: it is not what save() made.
+    // slots. What another version counts is ignored. False, and nothing is changed: it is not what save()
+    // made.
     [[nodiscard]] std::string save() const;
     [[nodiscard]] bool load(std::string_view saved);
 

@@ -17,7 +17,7 @@ from support.command import needs_root, run_to_end
 from support.control import Control, runtime_environment
 from support.namespaces import OWN_MOUNTS, needs, start_behind, with_mounts
 from support.process import clean_environment
-from support.server import STAND_IN, USER
+from support.server import IDENTITY, STAND_IN, USER, Cede
 from support.waiting import Background, eventually
 
 pytestmark = pytest.mark.skipif(bool(STAND_IN), reason="plain php-cgi has no such commands")
@@ -303,3 +303,60 @@ def test_nothing_of_others_is_used_as_a_directory(start, place, folder):
         assert glob.glob(f"{runtime}/cede/*") == [] or name == "link"
         assert pool.process.stop() == 0
     assert [one for one in os.listdir(folder) if one.endswith(".sock")] == []
+
+
+# --- reload, upgrade, children ------------------------------------------------------------------------
+
+
+def test_children_changes_the_number_and_returns_when_it_is_so(controlled):
+    _, control = controlled
+    for count in (4, 1):
+        code, out, error = control.command("children", str(count))
+        assert code == 0 and out, error
+        status = control.status
+        assert status["children"]["limit"] == status["children"]["wanted"] == count
+        assert status["children"]["by_state"]["free"] == count
+
+
+def test_f34_a_reload_that_fails_is_a_failure_and_the_status_has_the_reason(start, place, folder):
+    """Also without --control in the file: the command line of the first start is what counts."""
+    config = os.path.join(folder, "cede.conf")
+    good = f"command = {start.child}\n"
+    with open(config, "w") as file:
+        file.write(good)
+    address = start.new_address()
+    words = [start.binary, "run", "--config", config, "--listen", f"{address[0]}:{address[1]}", *IDENTITY]
+    words += ["--children", "2", "--control", f"{place}/own.sock"]
+    pool = Cede(start.processes.start("cede", words), [address], start.scripts).wait_until_ready()
+    control = Control(pool, start.binary)
+    with open(config, "w") as file:
+        file.write("command = /no/such/php-cgi\n")
+    code, out, error = control.command("reload")
+    assert (code, out) == (1, "") and "/no/such/php-cgi" in error
+    reload = control.status["last_reload"]
+    assert reload["ok"] is False and "/no/such/php-cgi" in reload["message"]
+    assert abs(reload["at"] - time.time()) < 60
+    assert f"last reload  {time.strftime('%Y-%m-', time.gmtime())}" in control.command("status")[1]
+    assert pool.get("hello.php").text == "hello\n"
+    with open(config, "w") as file:
+        file.write(good)
+    assert control.command("reload")[0] == 0
+    assert control.status["last_reload"]["ok"] is True
+
+
+def test_an_upgrade_keeps_the_socket_and_takes_back_no_count(controlled):
+    pool, control = controlled
+    kept = [pool.connect() for _ in range(4)]
+    for connection in kept:
+        assert pool.ask(connection, "hello.php").text == "hello\n"
+    eventually(lambda: control.status["connections"]["parked"] >= 2, "some are parked")
+    before = control.status
+    code, out, error = control.command("upgrade")
+    assert code == 0 and out, error
+    after = control.status
+    assert after["pid"] == before["pid"] and after["uptime_s"] >= before["uptime_s"]
+    assert all(after["totals"][name] >= count for name, count in before["totals"].items())
+    assert after["totals"]["requests"] == 4 and after["totals"]["upgrades"] == before["totals"]["upgrades"] + 1
+    assert [pool.ask(connection, "hello.php").text for connection in kept] == ["hello\n"] * 4
+    assert control.command("stop") == (0, "stopped\n", "")
+    assert not os.path.exists(control.path)

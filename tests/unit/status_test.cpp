@@ -29,12 +29,11 @@ Status some_status() {
     status.children = {{0, 100, 1, "busy", true, 5, 61s, {}, 4096},
                        {1, 101, 2, "idle", false, 6, 3s, 1500ms, {}},
                        {4, 102, 2, "busy", false, 0, 7200s, {}, {}}};
-    status.longest_queue = 12;
     status.handed = 3;
     status.pressure = "pressure";
     status.parked = 40;
     status.totals = {1000, 20, 30, 29, 1, 2};
-    status.events = {9, 6, 1, 4, 1};
+    status.events = {9, 6, 1, 4, 1, 0, 0, 0, 0, 12};
     return status;
 }
 
@@ -103,8 +102,8 @@ TEST_CASE("people read the same in lines") {
 
 TEST_CASE("the last reload is told, with its reason") {
     Status status = some_status();
-    status.last_reload =
-        Status::Reload{std::chrono::system_clock::from_time_t(86400), 1500ms, false, "no php.ini\nat all"};
+    status.last_reload = Status::Reload{std::chrono::system_clock::from_time_t(86400) + 668ms, 1500ms, false,
+                                        "no php.ini\nat all"};
     const auto text = status_text(status_json(status));
     CHECK(has(*text, "last reload  1970-01-02 00:00:00 UTC, failed after 1.5s: no php.ini at all\n"));
 }

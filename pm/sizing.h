@@ -20,7 +20,7 @@ struct Sizes {
     unsigned at_start = 5;
     unsigned least_spare = 0;
     unsigned most_spare = 0;
-    unsigned starts_a_second = 32;  // of spare ones
+    unsigned starts_a_second = 32;             // of spare ones
     std::chrono::milliseconds window{10'000};  // how long what was needed is remembered
     unsigned most_starting = 32;               // at once
 };

@@ -183,6 +183,58 @@ Outcome Supervisor::reopen_on_command() {
                       : fmt::format("the log goes to {}: nothing to reopen", config_.log)};
 }
 
+void Supervisor::set_children(unsigned children, Answer answer) {
+    if (course_ != Course::serving) {
+        answer({false, "cede is starting or stopping"});
+        return;
+    }
+    Config changed = config_;
+    changed.children = children;
+    const auto sizes = sizes_of(changed);
+    if (!sizes || slots_for(changed) > scoreboard_.slots()) {
+        answer({false, sizes ? fmt::format("there is room for {} children; restart cede with --children {}",
+                                           scoreboard_.slots() / 4, children)
+                             : sizes.error().message});
+        return;
+    }
+    if (children_wanted_) {
+        children_wanted_->answer({false, "another number was asked for meanwhile"});
+    }
+    log(LogLevel::notice, "children: {} instead of {}", children, config_.children);
+    config_.children = children;
+    if (pool_.size() < children) {
+        pool_.resize(children);
+    }
+    sizing_.set(*sizes);
+    raise_open_files(config_);
+    dispatcher_.set_room(room_within_limit(config_));
+    publish_settings();
+    children_wanted_.emplace(children, Clock::now() + config_.start_timeout, std::move(answer));
+    resize();
+    check_children_wanted(Clock::now());
+    arm_timer();
+}
+
+void Supervisor::check_children_wanted(Clock::time_point now) {
+    if (!children_wanted_) {
+        return;
+    }
+    unsigned serving = 0;
+    for (std::uint32_t slot = 0; slot < pool_.size(); ++slot) {
+        serving += pool_.at(slot).ready && !pool_.at(slot).leaving ? 1U : 0U;
+    }
+    const unsigned wanted = children_wanted_->children;
+    const bool done = config_.pool_mode == PoolMode::fixed ? serving == wanted : serving <= wanted;
+    if (!done && now < children_wanted_->deadline) {
+        return;
+    }
+    const Answer answer = std::move(children_wanted_->answer);
+    children_wanted_.reset();
+    answer(
+        {done, done ? fmt::format("{} children serve, of {} at the most", serving, wanted)
+                    : fmt::format("{} children serve, and {} were asked for; see the log", serving, wanted)});
+}
+
 // Answered by end_control(), when all is over.
 void Supervisor::stop_on_command(bool fast, Answer answer) {
     stops_asked_.push_back({fast, std::move(answer)});

@@ -199,6 +199,7 @@ Handover Supervisor::describe_all() const {
 }
 
 void Supervisor::execute_successor() {
+    output_.flush(Clock::now());  // before it is described: a pipe that has ended is closed by this
     Handover handover = describe_all();
     children::UniqueFd executable{open("/proc/self/exe", O_PATH | O_CLOEXEC)};
     handover.executable = executable.get();
@@ -208,7 +209,6 @@ void Supervisor::execute_successor() {
         return;
     }
     log(LogLevel::notice, "upgrading: {} takes over from version " CEDE_VERSION, self_.executed);
-    output_.flush(Clock::now());
     settle_log();
     std::vector<int> descriptors = descriptors_of(handover);
     descriptors.push_back(file->get());

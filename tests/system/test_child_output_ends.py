@@ -151,6 +151,21 @@ def test_what_a_wrapper_has_redirected_stays_so(start, folder):
     assert "to the file" not in pool.process.log
 
 
+def test_a_reload_may_change_what_becomes_of_output(start, folder):
+    path = f"{folder}/cede.conf"
+    with open(path, "w") as file:
+        file.write("child-output = inherit\n")
+    pool = start.cede(children=2, options=["--config", path])
+    pool.get("output.php", "text=raw%0A")
+    pool.process.wait_for_log("^raw$")
+    with open(path, "w") as file:
+        file.write("child-output-line = 256\n")
+    pool.process.send(signal.SIGHUP)
+    pool.process.wait_for_log("reloaded as generation 2")
+    pid = int(pool.get("output.php", "size=300").text)
+    pool.process.wait_for_log(rf"child=\d+ gen=2 pid={pid} output: {pid}:0:.* \[44 more bytes were left out\]$")
+
+
 # --- raw ----------------------------------------------------------------------------------------------
 
 

@@ -66,6 +66,10 @@ def descriptors(pid):
     return len(os.listdir(f"/proc/{pid}/fd"))
 
 
+def pipes(pid):
+    return sum(target.startswith("pipe:") for target in procfs.descriptors(pid).values())
+
+
 # --- what it keeps ----------------------------------------------------------------------------------
 
 
@@ -86,6 +90,25 @@ def test_the_process_stays_and_so_do_connections_and_counts(start_installed, ins
         assert pool.ask(connection, "hello.php").text == "hello\n"
     eventually(lambda: control.status["totals"]["requests"] == 16, "all are counted")
     close_all(connections)
+
+
+def test_what_children_write_goes_on_under_their_names(start_installed, installed_cede, folder):
+    gate = os.path.join(folder, "gate")
+    open(gate, "w").close()
+    pool, control = start_installed(children=1)
+    pid, = pool.children
+    old = Background(pool.get, "output.php", f"text=half%20of&wait={gate}")
+    eventually(lambda: control.status["children"]["by_state"]["busy"] == 1, "it is busy")
+    open_before = pipes(pool.pid)
+    assert control.command("upgrade")[0] == 0
+    os.unlink(gate)
+    assert old.result().text == f"written\n{pid}"
+    pool.process.wait_for_log(rf"child=0 gen=1 pid={pid} output: half of$")
+    pool.process.wait_for_log(rf"child=0 gen=1 pid={pid} output: after the wait$")
+    new, = pool.wait_for_children(1, without=[pid])
+    assert int(pool.get("output.php", "text=I%20am%20new%0A").text) == new
+    pool.process.wait_for_log(rf"child=\d+ gen=2 pid={new} output: I am new$")
+    eventually(lambda: pipes(pool.pid) == open_before, "no pipe is left over")
 
 
 def test_a_running_request_is_not_noticed_by_anybody(start_installed):

@@ -14,9 +14,9 @@ namespace cede::pm {
 struct RecyclingRules {
     using Clock = std::chrono::steady_clock;
 
-    std::optional<Clock::duration> max_age;   // since it was ready
-    std::optional<std::uint64_t> max_rss;     // bytes
-    std::optional<Clock::duration> max_idle;  // without a request
+    std::optional<Clock::duration> max_age{};   // since it was ready
+    std::optional<std::uint64_t> max_rss{};     // bytes
+    std::optional<Clock::duration> max_idle{};  // without a request
     unsigned jitter_percent = 10;  // of max_age, taken off by chance, so that not all are due at once
 
     [[nodiscard]] bool any() const noexcept { return max_age || max_rss || max_idle; }

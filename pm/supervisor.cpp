@@ -11,6 +11,7 @@
 #include <boost/asio/post.hpp>
 
 #include "pm/log.h"
+#include "pm/process_title.h"
 
 namespace cede::pm {
 
@@ -47,6 +48,25 @@ Supervisor::Supervisor(const Config& config, std::span<Listener> listeners,
       overtime_{config.request_timeout} {
     scoreboard_.control().listeners_inherited = listeners.front().created ? 0 : 1;
     publish_settings();
+}
+
+// Before a zygote starts, which reads it then.
+void Supervisor::publish_title(std::string_view title) noexcept {
+    auto& shown = scoreboard_.control().title;
+    const std::string_view text = cut(title, sizeof shown - 1);
+    std::ranges::fill(shown, '\0');
+    std::ranges::copy(text, shown);
+}
+
+void Supervisor::publish_settings() {
+    children::Control& control = scoreboard_.control();
+    control.keepalive_limit = config_.keepalive_limit ? config_.keepalive_limit->children(config_.children)
+                                                      : children::no_keepalive_limit;
+    control.protocol = config_.protocol;
+    control.read_timeout_ms = static_cast<std::uint32_t>(config_.read_timeout.count());
+    control.slots_used = pool_.size();
+    dispatcher_.set_give_up_by(config_.give_up == GiveUp::park ? children::GiveUpBy::parking
+                                                               : children::GiveUpBy::closing);
 }
 
 int Supervisor::run() {

@@ -156,25 +156,6 @@ void Supervisor::take_over_config(Config config) {
     publish_settings();
 }
 
-// Before a zygote starts, which reads it then.
-void Supervisor::publish_title(std::string_view title) noexcept {
-    auto& shown = scoreboard_.control().title;
-    const std::string_view text = cut(title, sizeof shown - 1);
-    std::ranges::fill(shown, '\0');
-    std::ranges::copy(text, shown);
-}
-
-void Supervisor::publish_settings() {
-    children::Control& control = scoreboard_.control();
-    control.keepalive_limit = config_.keepalive_limit ? config_.keepalive_limit->children(config_.children)
-                                                      : children::no_keepalive_limit;
-    control.protocol = config_.protocol;
-    control.read_timeout_ms = static_cast<std::uint32_t>(config_.read_timeout.count());
-    control.slots_used = pool_.size();
-    dispatcher_.set_give_up_by(config_.give_up == GiveUp::park ? children::GiveUpBy::parking
-                                                               : children::GiveUpBy::closing);
-}
-
 // As many outdated children go as successors have become ready, so that there are never fewer.
 void Supervisor::roll() {
     if (reload_.stage != Reload::Stage::replacing || course_ != Course::serving) {

@@ -76,6 +76,7 @@ StandIn::StandIn(Options options)
         options.command = {host_path()};
     }
     control().protocol = options.protocol;
+    control().slots_used = options.slots;
     open_listeners(options);
     Ends handoff = socket_pair(SOCK_SEQPACKET | SOCK_NONBLOCK);
     handoff_sender_ = std::move(handoff.ours);

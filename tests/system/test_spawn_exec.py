@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Children that are executed each by itself: --spawn exec."""
 import collections
+import json
 import os
 import re
 import signal
@@ -95,6 +96,21 @@ def test_children_see_no_trace_of_the_agent(start):
     pool = start.cede(children=1, options=EXEC)
     assert "CEDE" not in pool.get("env.php").text
     assert "LD_PRELOAD" not in pool.get("env.php").text
+
+
+def test_each_child_has_an_opcache_that_works(start, folder):
+    pool = start.cede(children=2, options=EXEC)
+    path = f"{folder}/compiled.php"
+    with open(path, "w") as file:
+        file.write("<?php\nfunction compiled() { return 1; }\n")
+    os.utime(path, (1_700_000_000, 1_700_000_000))  # opcache leaves files alone that are newer than two seconds
+    with pool.connect() as connection:
+        first, second, third = (
+            json.loads(pool.ask(connection, "opcache.php", f"file={path}&include={include}").text)
+            for include in (0, 1, 0)
+        )
+    assert first["enabled"]
+    assert [first["cached"], second["cached"], third["cached"]] == [False, True, True]
 
 
 def test_a_stop_leaves_nothing_behind(start):

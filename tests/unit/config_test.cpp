@@ -61,6 +61,7 @@ TEST_CASE("a command alone gets all the defaults") {
     CHECK(config.max_requests == 0);
     CHECK(config.request_timeout == 0s);
     CHECK(config.read_timeout == 60s);
+    CHECK(config.spawn == SpawnMode::zygote);
     CHECK_FALSE(config.allow_root);
     CHECK(config.give_up == GiveUp::park);
     CHECK_FALSE(config.keepalive_limit.has_value());
@@ -212,6 +213,8 @@ TEST_CASE("each mistake on the command line has its own message, with the remedy
         {{"--listen-mode", "999", "--", "php"}, {"--listen-mode: '999'", "0660"}},
         {{"--backlog", "0", "--", "php"}, {"--backlog: '0'"}},
         {{"--user", "a\nb", "--", "php"}, {"--user", "line feed"}},
+        {{"--spawn", "thread", "--", "php"}, {"--spawn: 'thread'", "zygote", "exec"}},
+        {{"--read-timeout", "-1", "--", "php"}, {"--read-timeout"}},
         {{"--give-up", "drop", "--", "php"}, {"--give-up: 'drop'", "park, close"}},
         {{"--keepalive-limit", "200%", "--", "php"}, {"--keepalive-limit: '200%'"}},
         {{"--max-parked", "-1", "--", "php"}, {"--max-parked: '-1'"}},

@@ -30,7 +30,8 @@ BOOST_DESCRIBE_STRUCT(Handover::Child, (),
                        leaving_since))
 BOOST_DESCRIBE_STRUCT(Handover::Zygote, (), (pid, channel, generation, protocol, started_at))
 BOOST_DESCRIBE_STRUCT(Handover::Connection, (), (fd, since))
-BOOST_DESCRIBE_STRUCT(Handover::Fixed, (), (listen, listen_mode, listen_owner, listen_group, control))
+BOOST_DESCRIBE_STRUCT(Handover::Fixed, (),
+                      (listen, listen_mode, listen_owner, listen_group, control, protocol))
 BOOST_DESCRIBE_STRUCT(Handover::Output, (), (kind, number, fd, author))
 BOOST_DESCRIBE_STRUCT(Handover::Control, (), (fd, path, device, inode))
 BOOST_DESCRIBE_STRUCT(Handover, (),

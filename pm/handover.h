@@ -70,6 +70,7 @@ struct Handover {
         std::string listen_owner;
         std::string listen_group;
         std::string control;
+        std::uint32_t protocol = 0;
     };
 
     // Both must agree on these, or there is no handover.

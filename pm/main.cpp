@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstring>
 #include <exception>
+#include <fcntl.h>
 #include <filesystem>
 #include <optional>
 #include <span>
@@ -58,6 +59,12 @@ int run_or_take_over(const Config& config, const Invoked& invoked,
                      const std::optional<Predecessor>& predecessor) {
     if (predecessor && predecessor->only_asked) {
         return check_takeover(config, *predecessor);
+    }
+    // Before anything else is opened that could get its number.
+    if (!predecessor && config.ready_fd && fcntl(*config.ready_fd, F_GETFD) < 0) {
+        return complain(
+            {fmt::format("{}: descriptor {} is not open; open it for cede, or leave the option out",
+                         where(config, "ready-fd"), *config.ready_fd)});
     }
     if (auto opened = open_log(config); !opened) {
         return predecessor ? fall_back(*predecessor, opened.error()) : complain(opened.error());

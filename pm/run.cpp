@@ -185,6 +185,7 @@ void keep_running_settings(Config& config, const Handover::Fixed& fixed) {
     running.listen_owner = fixed.listen_owner;
     running.listen_group = fixed.listen_group;
     running.control = fixed.control;
+    running.protocol = static_cast<protocol::Protocol>(fixed.protocol);
     (void)keep_what_needs_restart(config, running);
 }
 
@@ -207,6 +208,7 @@ std::expected<std::unique_ptr<Taken>, Error> prepare_takeover(const Config& conf
     const Handover& left = taken->handover;
     taken->invoked.self.open_files = {left.files_soft, left.files_hard};
     keep_running_settings(taken->config, left.fixed);
+    taken->config.ready_fd.reset();  // was told, and closed: the number may be anybody's by now
     for (const Handover::Socket& socket : left.listeners) {
         taken->listeners.push_back(listener_of(socket));
     }

@@ -151,6 +151,8 @@ std::vector<std::string> keep_what_needs_restart(Config& fresh, const Config& ru
     keep("--listen-owner", &Config::listen_owner);
     keep("--listen-group", &Config::listen_group);
     keep("--control", &Config::control);
+    // Open connections speak it.
+    keep("--protocol", &Config::protocol);
     return kept;
 }
 

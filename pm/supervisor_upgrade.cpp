@@ -143,7 +143,7 @@ void Supervisor::tend_upgrade(Clock::time_point now) {
 // Nothing is on its way that could not be described.
 bool Supervisor::is_quiet() const noexcept {
     return course_ == Course::serving && reload_.stage == Reload::Stage::none && former_zygotes_.empty() &&
-           early_exits_.empty() && pool_.count(Pool::Phase::ordered) == 0 &&
+           early_exits_.empty() && !children_wanted_ && pool_.count(Pool::Phase::ordered) == 0 &&
            (zygote_->phase() == ZygoteHost::Phase::ready || zygote_->phase() == ZygoteHost::Phase::down);
 }
 
@@ -158,8 +158,9 @@ Handover Supervisor::describe_all() const {
     handover.arguments = self_.arguments;
     handover.files_soft = self_.open_files.rlim_cur;
     handover.files_hard = self_.open_files.rlim_max;
-    handover.fixed = {config_.listen, config_.listen_mode, config_.listen_owner, config_.listen_group,
-                      config_.control};
+    handover.fixed = {config_.listen,       config_.listen_mode,
+                      config_.listen_owner, config_.listen_group,
+                      config_.control,      static_cast<std::uint32_t>(config_.protocol)};
     for (const Listener& listener : listeners_) {
         handover.listeners.push_back({listener.fd.get(), static_cast<int>(listener.kind), listener.name,
                                       listener.created, listener.access, listener.path, listener.device,

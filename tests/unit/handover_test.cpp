@@ -40,7 +40,7 @@ Handover complete() {
     handover.handoff_ours = 0;
     handover.handoff_theirs = 1;
     handover.control = {2, "/run/cede/www.sock", 1, 2};
-    handover.fixed = {{"/run/a b.sock"}, 0660, "root", "www-data", ""};
+    handover.fixed = {{"/run/a b.sock"}, 0660, "root", "www-data", "", 1};
     handover.totals = R"({"a":1})";
     handover.generation = 4;
     handover.zygote = {99, 0, 4, 1, 123456789};

@@ -82,6 +82,7 @@ struct Config {
     unsigned max_requests = 0;                     // of one child, which then ends; 0: no limit
     std::chrono::milliseconds request_timeout{0};  // 0: none
     bool request_timeout_track_finished = false;
+    std::chrono::milliseconds stall_timeout{0};     // 0: none
     std::chrono::milliseconds read_timeout{60000};  // of a request's head; 0: none
     RecyclingRules recycling;
     std::chrono::milliseconds stop_timeout{30000};

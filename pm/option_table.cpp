@@ -208,6 +208,13 @@ constexpr std::array table{
            [](Config& c, const std::string& v) {
                return store(c.read_timeout, parse_time(v, milliseconds{0}));
            }},
+    Option{
+        "stall-timeout", "TIME",
+        "how long all children may be busy, none ending a request while somebody waits, before all of them "
+        "are replaced, 0: no limit (0)",
+        [](Config& c, const std::string& v) {
+            return store(c.stall_timeout, parse_time(v, milliseconds{0}));
+        }},
     Option{"stop-timeout", "TIME", "how long a graceful stop waits for running requests (30s)",
            [](Config& c, const std::string& v) {
                return store(c.stop_timeout, parse_time(v, milliseconds{0}));

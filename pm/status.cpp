@@ -78,6 +78,8 @@ json::object totals_of(const Status& status) {
             {"children_started", status.events.started},
             {"children_ended", status.events.ended},
             {"children_killed", status.events.killed},
+            {"children_killed_for_memory", status.events.killed_for_memory},
+            {"children_not_started", status.events.not_started},
             {"give_ups_asked", status.events.give_ups_asked},
             {"closed_for_room", status.events.closed_for_room},
             {"peers_gone", status.events.peers_gone},

@@ -222,6 +222,9 @@ void Supervisor::arm_timer() {
     if (reload_.outdated_left) {
         consider(now + std::chrono::seconds{1});
     }
+    if (config_.stall_timeout.count() > 0) {
+        consider(now + Standstill::interval);
+    }
     if (upgrade_.stage != Upgrade::Stage::none) {
         consider(now + upgrade_check_interval);
     }
@@ -258,6 +261,7 @@ void Supervisor::on_timer() {
     if (course_ != Course::starting && course_ != Course::serving) {
         return;
     }
+    watch_for_standstill(now);
     tend_reload(now);
     tend_upgrade(now);
     if (zygote_->phase() == ZygoteHost::Phase::down) {

@@ -28,6 +28,7 @@
 #include "pm/dispatcher.h"
 #include "pm/handover.h"
 #include "pm/listener.h"
+#include "pm/memory_events.h"
 #include "pm/overtime.h"
 #include "pm/poller.h"
 #include "pm/pool.h"
@@ -35,6 +36,7 @@
 #include "pm/respawn.h"
 #include "pm/service_manager.h"
 #include "pm/sizing.h"
+#include "pm/standstill.h"
 #include "pm/startup.h"
 #include "pm/status.h"
 #include "pm/totals.h"
@@ -91,6 +93,7 @@ class Supervisor {
         std::uint32_t trial = 0;        // slot of the first child
         unsigned credits = 0;           // successors that are ready and have not replaced anybody yet
         unsigned replaced = 0;
+        bool by_force = false;       // outdated children are killed
         bool outdated_left = false;  // some still serve their last request
         Clock::time_point begun{};
         Clock::time_point last_progress{};
@@ -168,6 +171,7 @@ class Supervisor {
     void end_outdated(Clock::time_point now);
     void finish_reload();
     void fail_reload(const std::string& why);
+    void watch_for_standstill(Clock::time_point now);
     void abandon_reload();
     void end_reload(const Outcome& outcome);
     void answer_all(const Outcome& outcome);
@@ -252,6 +256,9 @@ class Supervisor {
     std::minstd_rand random_{std::random_device{}()};
     Refusals refusals_;
     Overtime overtime_;
+    Standstill standstill_;
+    Clock::time_point standstill_due_{};
+    MemoryEvents memory_events_;
     struct EarlyExit {
         pid_t pid;
         int status;

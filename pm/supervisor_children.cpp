@@ -293,6 +293,7 @@ void Supervisor::on_forked(const children::ZygoteReport& report) {
         log(LogLevel::error, "can't fork child={}: {} (see ulimit -u, the cgroup's pids.max and free memory)",
             report.slot, std::strerror(report.number));
         child_respawn_.refused(Clock::now());
+        ++totals_.events.not_started;
         vacate(report.slot, std::strerror(report.number));
         return;
     }

@@ -168,14 +168,19 @@ void Supervisor::on_child_exit(std::uint32_t slot, int status) {
                           WCOREDUMP(status) ? ", core dumped" : "")
             : fmt::format("ended with exit status {}", WEXITSTATUS(status));
     end_output(slot);  // its last words stand before its end
+    // Its own, or in a pool that is short of memory a neighbour's.
+    const bool short_of_memory =
+        WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && memory_events_.killed_since();
     const children::Slot& books = scoreboard_.slot(slot);
     const std::uint64_t requests = books.requests.load();
     const bool expected = course_ == Course::draining || course_ == Course::stopping;
     const std::string served = fmt::format(
         "after {} requests on {} new and {} parked connections, {} parked and {} closed by itself", requests,
         books.accepted.load(), books.taken.load(), books.parked.load(), books.closed.load());
-    log(WIFSIGNALED(status) && !expected ? LogLevel::warning : LogLevel::info, "{} {} {}",
-        pool_.identity(slot), how, served);
+    log(WIFSIGNALED(status) && !expected ? LogLevel::warning : LogLevel::info, "{} {}{} {}",
+        pool_.identity(slot), how,
+        short_of_memory ? ", most likely by the kernel for memory (the cgroup's memory.max)," : "", served);
+    totals_.events.killed_for_memory += short_of_memory ? 1U : 0U;
     // SIGKILL comes from outside, an administrator or the kernel short of memory: no failed start of ours.
     const bool killed = child.ready && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
     child_respawn_.ended(now, child.ready ? now - child.ready_at : Clock::duration::zero(),

@@ -65,6 +65,7 @@ void Supervisor::begin_reload(std::string_view cause) {
     service_manager_.reloading();
     reload_.begun = reload_.last_progress = now;
     reload_.credits = reload_.replaced = 0;
+    reload_.by_force = false;
     reload_.stage = Reload::Stage::loading;
     auto fresh = refresh_(config_);
     if (!fresh) {
@@ -258,11 +259,34 @@ void Supervisor::end_outdated(Clock::time_point now) {
             continue;
         }
         reload_.outdated_left = true;
-        if (config_.reload_timeout.count() > 0 && now - child.leaving_since > config_.reload_timeout) {
+        if (reload_.by_force) {
+            kill(child.pid, SIGKILL);
+        } else if (config_.reload_timeout.count() > 0 && now - child.leaving_since > config_.reload_timeout) {
             log(LogLevel::warning, "{} still runs a request of before the reload, killing it ({})",
                 pool_.identity(slot), where(config_, "reload-timeout"));
             kill(child.pid, SIGKILL);
         }
+    }
+}
+
+void Supervisor::watch_for_standstill(Clock::time_point now) {
+    if (config_.stall_timeout.count() == 0 || now < standstill_due_ || course_ != Course::serving ||
+        reload_.stage != Reload::Stage::none) {
+        return;
+    }
+    standstill_due_ = now + Standstill::interval;
+    const Headcount count = count_heads();
+    const Standstill::View view{dispatcher_.waiting() > 0,
+                                count.spare == 0 && count.starting == 0 && count.busy > 0,
+                                totals_now().all().requests};
+    if (standstill_.check(view, config_.stall_timeout, now)) {
+        log(LogLevel::error,
+            "{} children are busy, {} connections wait, and no request was ended for {} s: replacing all of "
+            "them ({})",
+            count.busy, dispatcher_.waiting(), std::chrono::duration<double>{config_.stall_timeout}.count(),
+            where(config_, "stall-timeout"));
+        reload("standstill", [](const Outcome&) {});
+        reload_.by_force = reload_.stage != Reload::Stage::none;
     }
 }
 
@@ -307,7 +331,7 @@ void Supervisor::fail_reload(const std::string& why) {
 
 void Supervisor::end_reload(const Outcome& outcome) {
     reload_.stage = Reload::Stage::none;
-    ++totals_.events.reloads;
+    totals_.events.reloads += outcome.good ? 1U : 0U;
     last_reload_ = Status::Reload{std::chrono::system_clock::now(), Clock::now() - reload_.begun,
                                   outcome.good, outcome.text};
     service_manager_.ready(outcome.good ? summary() : outcome.text);

@@ -29,6 +29,8 @@ using Events = Totals::Events;
 constexpr Field<Events> each_event[] = {{"started", &Events::started},
                                         {"ended", &Events::ended},
                                         {"killed", &Events::killed},
+                                        {"killed_for_memory", &Events::killed_for_memory},
+                                        {"not_started", &Events::not_started},
                                         {"reloads", &Events::reloads},
                                         {"upgrades", &Events::upgrades},
                                         {"give_ups_asked", &Events::give_ups_asked},

@@ -35,7 +35,9 @@ class Totals {
         std::uint64_t closed_for_room = 0;  // parked connections
         std::uint64_t peers_gone = 0;       // of parked connections
         std::uint64_t lost_log_lines = 0;
-        std::uint64_t longest_queue = 0;  // the most that were seen to wait
+        std::uint64_t longest_queue = 0;      // the most that were seen to wait
+        std::uint64_t killed_for_memory = 0;  // most likely
+        std::uint64_t not_started = 0;        // refused by the kernel (fork, descriptors)
         bool operator==(const Events&) const = default;
     };
 

@@ -206,7 +206,7 @@ def test_an_endless_script_is_ended_by_its_own_time_limit_and_its_child_lives(st
 def test_php_gets_its_arguments(start):
     pool = start.cede(children=1, php=["-d", "max_execution_time=1234", "-d", "memory_limit=99M"])
     assert serves(pool)
-    with open(f"/proc/{pool.zygote}/cmdline") as file:
+    with open(f"/proc/{pool.children[0]}/cmdline") as file:
         assert "max_execution_time=1234" in file.read().split("\0")
 
 

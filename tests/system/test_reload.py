@@ -134,6 +134,22 @@ def test_a_request_of_before_is_ended_after_the_reload_timeout(start_controlled)
         slow.result()
 
 
+def test_f109_a_pool_in_which_nothing_ends_any_more_is_replaced_as_a_whole(start):
+    pool = start.cede(children=2, options=["--stall-timeout", "1500ms"])
+    stuck = [Background(pool.get, "sleep.php", "ms=60000") for _ in range(2)]
+    pool.wait_for_children(2)
+    old, zygote = set(pool.children), pool.zygote
+    eventually(lambda: "connections wait, and no request was ended" in pool.process.log or
+               pool.get("hello.php").text == "hello\n", "somebody waits", 20)
+    assert "--stall-timeout" in pool.process.log
+    assert pool.get("hello.php").text == "hello\n"
+    eventually(lambda: not any(map(procfs.alive, [*old, zygote])), "all of before are gone")
+    for one in stuck:
+        with pytest.raises(Closed):
+            one.result()
+    pool.wait_for_children(2, without=old)
+
+
 def test_two_reloads_at_once_are_both_answered(start_controlled):
     pool, control = start_controlled(children=2)
     outcomes = parallel([lambda: control.command("reload") for _ in range(4)])

@@ -11,6 +11,7 @@ import pytest
 
 from support import kinds, procfs
 from support.clients import close_all, kept_connections
+from support.control import Control
 from support.process import clean_environment
 from support.server import REPOSITORY, STAND_IN
 from support.waiting import eventually, parallel
@@ -145,3 +146,21 @@ def test_children_that_end_at_their_start_are_tried_again_in_growing_intervals(s
     os.unlink(broken)
     pool.wait_for_children(2, without=first)
     assert pool.get("hello.php").text == "hello\n"
+
+
+@pytest.mark.parametrize("command", ["reload", "upgrade"])
+def test_executed_children_are_replaced_as_others_are(start, command):
+    pool = start.cede(children=3, options=EXEC)
+    control = Control(pool, start.binary)
+    connections = kept_connections(pool, 6)
+    before = set(pool.wait_for_children(3))
+    code, _, error = control.command(command)
+    assert code == 0, error
+    pool.wait_for_children(3, without=before)
+    for connection in connections:
+        assert pool.ask(connection, "hello.php").text == "hello\n"
+    close_all(connections)
+    eventually(lambda: sorted(procfs.children(pool.pid)) == sorted(pool.children), "nobody else is left")
+    # The next generation after that knows how to be executed, too.
+    os.kill(pool.children[0], signal.SIGKILL)
+    pool.wait_for_children(3)

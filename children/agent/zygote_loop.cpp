@@ -177,6 +177,7 @@ bool begin_child(Slot* slot, const ForkOrder& order, Brought brought) noexcept {
     // A session of its own: a script's kill(0, ...) reaches what the script started, not its siblings; and
     // the scheduler weighs it by itself (docs/design/0007-a-session-for-each-child.md).
     setsid();
+    setpriority(PRIO_PROCESS, 0, agent.nice);
     watch_overtime();
     if (!move_up(agent.channel) || !watch_sources()) {
         return false;
@@ -308,6 +309,7 @@ bool grow_up(int listener_fd, Protocol protocol) noexcept {
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, &before);
     agent.role = Role::zygote;
+    agent.nice = getpriority(PRIO_PROCESS, 0);
     show_zygote_title();
     report(ZygoteSays::ready, {}, getpid(), count_tasks());
     const Forked forked = serve_orders();

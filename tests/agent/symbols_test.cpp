@@ -85,7 +85,7 @@ const Names imports{
     // the number of threads; the only functions here that allocate, once, in the zygote
     "opendir", "readdir64", "closedir",
     // the zygote's title
-    "prctl", "memset",
+    "prctl", "getpriority", "setpriority", "memset",
     // waiting and messages
     "clock_gettime", "epoll_create1", "epoll_ctl", "epoll_wait", "getpeername", "ppoll", "recvmsg",
     "sendmsg"};

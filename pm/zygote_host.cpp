@@ -178,6 +178,13 @@ std::string ZygoteHost::objection(const ZygoteReport& report) const {
         return fmt::format("{} speaks {}, but --protocol is {}; leave that option out", program,
                            protocol::name_of(own), protocol::name_of(report.protocol));
     }
+    // Signals, limits and the slot would be those of a process that only waits for PHP.
+    if (each_by_itself_ && report.pid != pid_) {
+        return fmt::format(
+            "{} starts PHP as a process of its own, which --spawn exec can't supervise; put exec in front of "
+            "PHP's path in that script",
+            program);
+    }
     if (lsphp && (request_.change_identity ? request_.uid : geteuid()) == 0) {
         return fmt::format(
             "{} ends after its first connection when it runs as root; give another user with --user",
@@ -201,6 +208,7 @@ void ZygoteHost::hear(const ZygoteReport& report) {
             refusal_ = objection(report);
             if (!refusal_.empty()) {
                 kill();
+                dismiss();  // and whoever else it has started
                 break;
             }
             phase_ = Phase::ready;

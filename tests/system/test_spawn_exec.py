@@ -148,6 +148,18 @@ def test_children_that_end_at_their_start_are_tried_again_in_growing_intervals(s
     assert pool.get("hello.php").text == "hello\n"
 
 
+def test_a_wrapper_that_waits_for_php_is_refused_with_the_remedy(start, folder):
+    program = os.path.join(folder, "php-wrapper")
+    with open(program, "w") as file:
+        file.write(f'#!/bin/sh\n{start.child} "$@"\nexit 0\n')
+    os.chmod(program, 0o755)
+    start.child = program
+    pool = start.cede(children=1, options=EXEC, wait=False)
+    assert pool.process.wait(15) == 1
+    assert "put exec in front" in pool.process.log
+    eventually(lambda: not procfs.descendants(pool.pid), "nobody is left")
+
+
 @pytest.mark.parametrize("command", ["reload", "upgrade"])
 def test_executed_children_are_replaced_as_others_are(start, command):
     pool = start.cede(children=3, options=EXEC)

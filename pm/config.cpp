@@ -62,6 +62,7 @@ Done assign(Config& config, const Option& option, const std::string& value, cons
     }
     const std::string key{option.name};
     config.origins[option.repeats ? key + ' ' + value : key] = place;
+    config.settings.emplace_back(key, value);
     return {};
 }
 
@@ -210,6 +211,7 @@ Done apply_given(Config& config, const Given& given) {
     const auto listen = [](const auto& option) { return option.string_key == "listen"; };
     if (std::ranges::any_of(given, listen)) {
         config.listen.clear();
+        std::erase_if(config.settings, [](const auto& setting) { return setting.first == "listen"; });
     }
     for (const auto& one : given) {
         const Option* option = find_option(one.string_key);
@@ -311,6 +313,27 @@ std::string where(const Config& config, std::string_view option, std::string_vie
     const std::string key = value.empty() ? std::string{option} : fmt::format("{} {}", option, value);
     const auto found = config.origins.find(key);
     return found != config.origins.end() ? found->second : fmt::format("--{}", option);
+}
+
+Config config_of(const std::vector<std::pair<std::string, std::string>>& settings,
+                 const std::vector<std::string>& command, const Environment& environment,
+                 std::vector<std::string>& dropped) {
+    Config config;
+    for (const auto& [name, value] : settings) {
+        const Option* const option = find_option(name);
+        if (option == nullptr || !assign(config, *option, value, fmt::format("--{}", name))) {
+            dropped.push_back(fmt::format("--{} {}", name, value));
+        }
+    }
+    config.command = command;
+    if (const auto filled = apply_environment(config, environment); !filled) {
+        dropped.push_back(filled.error().message);
+    }
+    if (!sizes_of(config)) {
+        dropped.emplace_back("--start-servers, --min-spare, --max-spare");
+        config.start_servers = config.min_spare = config.max_spare = std::nullopt;
+    }
+    return config;
 }
 
 Environment environment_of(std::span<const char* const> entries) {

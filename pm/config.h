@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "pm/error.h"
@@ -98,12 +99,25 @@ struct Config {
     std::string agent;                      // empty: beside the executable, or in the library directory
     std::vector<std::string> command;
 
+    // Each setting as it was given, by its option's name, in order: with the command, enough to make this
+    // configuration again (config_of()).
+    std::vector<std::pair<std::string, std::string>> settings;
+
     // Where each setting came from, for messages: "--user", or "/etc/cede.conf:3: user". Ask where().
     std::map<std::string, std::string, std::less<>> origins;
 };
 
+// Variables by name, of which some supply defaults (pm/environment_defaults.h, CEDE_CHILD).
+using Environment = std::map<std::string, std::string, std::less<>>;
+
 // How many children, by the options that say so together; php-fpm's rules. Exit status 2.
 std::expected<Sizes, Error> sizes_of(const Config& config);
+
+// The configuration that has these settings and this command, with what the environment says besides. What is
+// no option any more, or no value of one, is left out and named in `dropped`.
+Config config_of(const std::vector<std::pair<std::string, std::string>>& settings,
+                 const std::vector<std::string>& command, const Environment& environment,
+                 std::vector<std::string>& dropped);
 
 // The place that `option` was set at; "--option" when it was not. For `listen`, `value` says which.
 std::string where(const Config& config, std::string_view option, std::string_view value = {});
@@ -115,9 +129,6 @@ struct Invocation {
     Config config;
     std::string text;  // what --help or --version print, with a final line feed; else empty
 };
-
-// Variables by name, of which some supply defaults (pm/environment_defaults.h, CEDE_CHILD).
-using Environment = std::map<std::string, std::string, std::less<>>;
 
 // From NAME=VALUE as in environ(7). Of equal names the first counts, as for getenv(3).
 Environment environment_of(std::span<const char* const> entries);

@@ -30,15 +30,14 @@ BOOST_DESCRIBE_STRUCT(Handover::Child, (),
                        leaving_since))
 BOOST_DESCRIBE_STRUCT(Handover::Zygote, (), (pid, channel, generation, protocol, started_at))
 BOOST_DESCRIBE_STRUCT(Handover::Connection, (), (fd, since))
-BOOST_DESCRIBE_STRUCT(Handover::Fixed, (),
-                      (listen, listen_mode, listen_owner, listen_group, control, protocol))
+BOOST_DESCRIBE_STRUCT(Handover::Setting, (), (name, value))
 BOOST_DESCRIBE_STRUCT(Handover::Output, (), (kind, number, fd, author))
 BOOST_DESCRIBE_STRUCT(Handover::Control, (), (fd, path, device, inode))
 BOOST_DESCRIBE_STRUCT(Handover, (),
                       (format, scoreboard_version, protocol_version, born, supervisor, version, executed,
-                       arguments, executable, files_soft, files_hard, fixed, listeners, scoreboard,
-                       handoff_ours, handoff_theirs, parent, client, control, totals, generation, zygote,
-                       children, outputs, parked, leaving, queued))
+                       arguments, executable, files_soft, files_hard, settings, command, slots, listeners,
+                       scoreboard, handoff_ours, handoff_theirs, parent, client, control, totals, generation,
+                       zygote, children, outputs, parked, leaving, queued))
 
 namespace {
 

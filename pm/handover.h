@@ -63,14 +63,9 @@ struct Handover {
         std::uint64_t device = 0;
         std::uint64_t inode = 0;
     };
-    // Settings that stay as they are until a restart.
-    struct Fixed {
-        std::vector<std::string> listen;
-        unsigned listen_mode = 0;
-        std::string listen_owner;
-        std::string listen_group;
-        std::string control;
-        std::uint32_t protocol = 0;
+    struct Setting {
+        std::string name;
+        std::string value;
     };
 
     // Both must agree on these, or there is no handover.
@@ -86,7 +81,9 @@ struct Handover {
     int executable = -1;           // its own file, to go back to
     std::uint64_t files_soft = 0;  // the limit of open files that it was started with
     std::uint64_t files_hard = 0;
-    Fixed fixed;
+    std::vector<Setting> settings;  // Config::settings, with which the children run
+    std::vector<std::string> command;
+    std::uint32_t slots = 0;  // that the scoreboard has
     std::vector<Socket> listeners;
     int scoreboard = -1;
     int handoff_ours = -1;

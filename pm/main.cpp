@@ -55,28 +55,30 @@ int check(const Config& config) {
     return 0;
 }
 
-int run_or_take_over(const Config& config, const Invoked& invoked,
-                     const std::optional<Predecessor>& predecessor) {
+int run_or_check_takeover(const Config& config, const Invoked& invoked,
+                          const std::optional<Predecessor>& predecessor) {
     if (predecessor && predecessor->only_asked) {
         return check_takeover(config, *predecessor);
     }
     // Before anything else is opened that could get its number.
-    if (!predecessor && config.ready_fd && fcntl(*config.ready_fd, F_GETFD) < 0) {
+    if (config.ready_fd && fcntl(*config.ready_fd, F_GETFD) < 0) {
         return complain(
             {fmt::format("{}: descriptor {} is not open; open it for cede, or leave the option out",
                          where(config, "ready-fd"), *config.ready_fd)});
     }
     if (auto opened = open_log(config); !opened) {
-        return predecessor ? fall_back(*predecessor, opened.error()) : complain(opened.error());
+        return complain(opened.error());
     }
-    return predecessor ? take_over(config, invoked, *predecessor) : run(config, invoked);
+    return run(config, invoked);
 }
 
 int dispatch(const Invoked& invoked, const std::optional<Predecessor>& predecessor) {
+    if (predecessor && !predecessor->only_asked) {
+        return take_over(invoked, *predecessor);
+    }
     const auto invocation = invoked.parse();
     if (!invocation) {
-        return predecessor && !predecessor->only_asked ? fall_back(*predecessor, invocation.error())
-                                                       : complain(invocation.error());
+        return complain(invocation.error());
     }
     set_log_level(invocation->config.log_level);
     switch (invocation->mode) {
@@ -87,7 +89,7 @@ int dispatch(const Invoked& invoked, const std::optional<Predecessor>& predecess
         case Mode::check:
             return check(invocation->config);
         case Mode::run:
-            return run_or_take_over(invocation->config, invoked, predecessor);
+            return run_or_check_takeover(invocation->config, invoked, predecessor);
     }
     return Error::failure;
 }

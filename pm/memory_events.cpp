@@ -31,15 +31,17 @@ MemoryEvents::MemoryEvents(const std::string& cgroups, const std::string& root) 
     const std::string own = own_cgroup(content_of(cgroups));
     if (!own.empty()) {
         path_ = root + (own == "/" ? "" : own) + "/memory.events";
-        last_ = kills().value_or(0);
+        before_ = last_ = kills().value_or(0);
     }
 }
 
-bool MemoryEvents::killed_since() {
-    const std::uint64_t now = kills().value_or(last_);
-    const bool more = now > last_;
-    last_ = now;
-    return more;
+void MemoryEvents::tick() {
+    before_ = last_;
+    last_ = kills().value_or(last_);
+}
+
+bool MemoryEvents::killed_lately() const {
+    return kills().value_or(before_) > before_;
 }
 
 std::optional<std::uint64_t> MemoryEvents::kills() const {

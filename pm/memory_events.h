@@ -16,14 +16,17 @@ class MemoryEvents {
     explicit MemoryEvents(const std::string& cgroups = "/proc/self/cgroup",
                           const std::string& root = "/sys/fs/cgroup");
 
-    // Whether there was one since the last call, or since the construction. False where nothing is known.
-    [[nodiscard]] bool killed_since();
+    // To be called about once a second.
+    void tick();
+    // Whether there was one since the last call of tick() but one. False where nothing is known.
+    [[nodiscard]] bool killed_lately() const;
 
   private:
     [[nodiscard]] std::optional<std::uint64_t> kills() const;
 
     std::string path_;
-    std::uint64_t last_ = 0;
+    std::uint64_t last_ = 0;    // at the latest tick
+    std::uint64_t before_ = 0;  // at the one before
 };
 
 // The number behind "oom_kill" in a file of lines "NAME NUMBER".

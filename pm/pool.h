@@ -30,6 +30,8 @@ class Pool {
         bool leaving = false;    // was told to end, by itself or with all others
         bool abandoned = false;  // ordered from a zygote that has died since
         bool outdated = false;   // of a configuration that is no longer the running one
+        bool condemned = false;  // must not serve: its generation was given up
+        bool killed = false;     // by us
         bool successor = false;  // ordered in place of an outdated one
         std::uint16_t age = 0;
         std::uint32_t generation = 0;

@@ -26,6 +26,18 @@ struct Invoked {
     [[nodiscard]] std::expected<Invocation, Error> parse() const;
 };
 
+class Supervisor;
+
+// All that can be known of a configuration before children are started by it; `slots`: how many the
+// scoreboard has.
+[[nodiscard]] std::expected<void, Error> check_settings(const Config& config, std::uint32_t slots);
+
+// `invoked` must outlive it.
+[[nodiscard]] Refresh refresh_of(const Invoked& invoked, std::size_t listeners, std::uint32_t slots);
+
+// Returns the exit status.
+int serve_until_stopped(Supervisor& supervisor, const Config& config);
+
 // What the environment says about the program that was here before (pm/handover.h). Takes it out of there.
 struct Predecessor {
     children::UniqueFd file;
@@ -36,7 +48,7 @@ struct Predecessor {
 
 // A pool from its start to its end, or from a handover on. Returns the exit status.
 int run(const Config& config, const Invoked& invoked);
-int take_over(const Config& config, const Invoked& invoked, const Predecessor& predecessor);
+int take_over(const Invoked& invoked, const Predecessor& predecessor);
 
 // Whether take_over() would work; what is in its way is said.
 int check_takeover(const Config& config, const Predecessor& predecessor);

@@ -248,6 +248,10 @@ void Supervisor::on_timer() {
     output_.tend(now);
     tend_log();
     tend_service_manager(now);
+    if (now - memory_looked_at_ >= std::chrono::seconds{1}) {
+        memory_looked_at_ = now;
+        memory_events_.tick();
+    }
     dispatcher_.check();
     end_overlong(now);
     end_drain_if_empty();

@@ -93,6 +93,7 @@ class Supervisor {
         std::uint32_t trial = 0;        // slot of the first child
         unsigned credits = 0;           // successors that are ready and have not replaced anybody yet
         unsigned replaced = 0;
+        bool stalled = false;        // new children do not become ready
         bool by_force = false;       // outdated children are killed
         bool outdated_left = false;  // some still serve their last request
         Clock::time_point begun{};
@@ -149,6 +150,8 @@ class Supervisor {
     void on_child_ready(std::uint32_t slot);
     void on_refused(std::uint32_t slot, const children::ChildReport& report);
     void drop_channel(std::uint32_t slot) noexcept;
+    [[nodiscard]] bool is_child_of_ours(pid_t pid) const noexcept;
+    void kill_child(std::uint32_t slot, int number) noexcept;
     void vacate(std::uint32_t slot, const std::string& why);
 
     [[nodiscard]] bool launch(ZygoteHost& zygote, const Config& config, std::string& explanation);
@@ -165,6 +168,7 @@ class Supervisor {
     void take_over_config(Config config);
     void roll();
     [[nodiscard]] bool retire_outdated();
+    [[nodiscard]] bool any_superseded_has_time();
     void on_successor_ready(std::uint32_t slot);
     void on_vacated(std::uint32_t slot, const std::string& why);
     void tend_reload(Clock::time_point now);
@@ -185,6 +189,7 @@ class Supervisor {
     void execute_successor();
     [[nodiscard]] Handover describe_all() const;
     void fail_upgrade(const std::string& why);
+    void abandon_upgrade();
 
     void reap();
     void on_zygote_exit(ZygoteHost& zygote, int status);
@@ -235,6 +240,7 @@ class Supervisor {
             none,
             checking,  // whether the new program could
             waiting,   // until nothing is half done
+            settling,  // signals are held back
         } stage = Stage::none;
         children::UniqueFd client;
         children::UniqueFd said;  // what the check has printed
@@ -259,10 +265,12 @@ class Supervisor {
     Standstill standstill_;
     Clock::time_point standstill_due_{};
     MemoryEvents memory_events_;
+    Clock::time_point memory_looked_at_{};
     struct EarlyExit {
         pid_t pid;
         int status;
     };
+    void forget_early_exits() noexcept;
     std::vector<EarlyExit> early_exits_;  // reaped before the zygote could report them
     Course course_ = Course::starting;
     Clock::time_point stop_deadline_{};

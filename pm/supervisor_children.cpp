@@ -11,7 +11,6 @@
 #include "children/clock.h"
 #include "children/fd_passing.h"
 #include "pm/log.h"
-#include "pm/process_memory.h"
 #include "pm/supervisor.h"
 
 namespace cede::pm {
@@ -107,7 +106,7 @@ Headcount Supervisor::count_heads() {
 void Supervisor::resize() {
     if ((course_ != Course::starting && course_ != Course::serving) ||
         zygote_->phase() != ZygoteHost::Phase::ready || Clock::now() < child_respawn_.earliest() ||
-        upgrade_.stage == Upgrade::Stage::waiting) {
+        upgrade_.stage == Upgrade::Stage::waiting || upgrade_.stage == Upgrade::Stage::settling) {
         return;
     }
     const Sizing::Change change = sizing_.decide(count_heads(), Clock::now());
@@ -119,80 +118,6 @@ void Supervisor::resize() {
     // While one generation replaces another there are more for a moment.
     if (reload_.stage == Reload::Stage::none) {
         retire_spare(change.retire);
-    }
-}
-
-// Who has had nothing to do for longest; with a connection only if there is nobody without.
-void Supervisor::retire_spare(unsigned count) {
-    if (count == 0) {
-        return;
-    }
-    struct Candidate {
-        bool connected;
-        std::uint64_t since_ns;
-        std::uint32_t slot;
-        auto operator<=>(const Candidate&) const = default;
-    };
-    std::vector<Candidate> candidates;
-    for (std::uint32_t slot = 0; slot < pool_.size(); ++slot) {
-        const Pool::Child& child = pool_.at(slot);
-        const children::Slot& books = scoreboard_.slot(slot);
-        const ChildState state = books.state.load();
-        if (child.ready && !child.leaving && (state == ChildState::free || state == ChildState::idle)) {
-            candidates.push_back({state == ChildState::idle, books.since_ns.load(), slot});
-        }
-    }
-    std::ranges::sort(candidates);
-    candidates.resize(std::min<std::size_t>(candidates.size(), count));
-    for (const Candidate& candidate : candidates) {
-        retire(candidate.slot, config_.pool_mode == PoolMode::fixed
-                                   ? "not needed (--children)"
-                                   : "not needed (--max-spare, --idle-timeout)");
-    }
-}
-
-// It ends by itself, between two requests; a connection that it has is parked.
-void Supervisor::retire(std::uint32_t slot, std::string_view why) {
-    log(LogLevel::info, "{} is to end: {}", pool_.identity(slot), why);
-    pool_.at(slot).leaving = true;
-    pool_.at(slot).leaving_since = Clock::now();
-    scoreboard_.slot(slot).retire.store(1);
-    Dispatcher::ring(pool_.at(slot));
-}
-
-void Supervisor::recycle(Clock::time_point now) {
-    if (!config_.recycling.any() || now < recycle_due_) {
-        return;
-    }
-    recycle_due_ = now + std::chrono::seconds{1};
-    std::vector<ChildFacts> facts(pool_.size());
-    const std::uint64_t now_ns = children::monotonic_ns();
-    const unsigned present = pool_.count_present();
-    unsigned missing =
-        config_.pool_mode != PoolMode::fixed ? 0 : config_.children - std::min(config_.children, present);
-    for (std::uint32_t slot = 0; slot < pool_.size(); ++slot) {
-        const Pool::Child& child = pool_.at(slot);
-        if (child.phase == Pool::Phase::vacant || child.superseded()) {
-            continue;
-        }
-        if (!child.ready || child.leaving) {
-            ++missing;
-            continue;
-        }
-        const children::Slot& books = scoreboard_.slot(slot);
-        const ChildState state = books.state.load();
-        const std::uint64_t since_ns = books.since_ns.load();
-        ChildFacts& fact = facts[slot];
-        fact.serving = state != ChildState::exiting;
-        fact.age = now - child.ready_at;
-        if ((state == ChildState::free || state == ChildState::idle) && since_ns < now_ns) {
-            fact.idle_for = std::min<Clock::duration>(std::chrono::nanoseconds{now_ns - since_ns}, fact.age);
-        }
-        fact.rss = config_.recycling.max_rss ? resident_bytes(child.pid) : 0;
-        fact.chance = child.chance;
-    }
-    for (const Recycled& chosen : choose_recycled(config_.recycling, facts, missing, dispatcher_.waiting())) {
-        retire(chosen.slot, describe(chosen.reason));
     }
 }
 
@@ -217,7 +142,7 @@ void Supervisor::end_slow_starts(Clock::time_point now) {
         log(LogLevel::error, "{} is not ready within the start timeout, killing it (--start-timeout)",
             pool_.identity(slot));
         child.leaving = true;
-        kill(child.pid, SIGKILL);
+        kill_child(slot, SIGKILL);
     }
 }
 
@@ -283,6 +208,9 @@ void Supervisor::on_alive(std::uint32_t slot) {
     pool_.at(slot).phase = Pool::Phase::alive;
     ++totals_.events.started;
     begin_output(slot);
+    if (pool_.at(slot).condemned) {
+        kill_child(slot, SIGKILL);
+    }
 }
 
 void Supervisor::on_forked(const children::ZygoteReport& report) {
@@ -298,6 +226,16 @@ void Supervisor::on_forked(const children::ZygoteReport& report) {
         return;
     }
     Pool::Child& child = pool_.at(report.slot);
+    if (!is_child_of_ours(report.pid)) {
+        log(LogLevel::error,
+            "zygote gen={} says that child={} is pid={}, which is no child of ours; replacing it",
+            report.generation, report.slot, report.pid);
+        if (ZygoteHost* const zygote = find_zygote_of(report.generation)) {
+            zygote->kill();
+        }
+        vacate(report.slot, "it is not there");
+        return;
+    }
     child.pid = report.pid;
     on_alive(report.slot);
     const auto early = std::ranges::find(early_exits_, child.pid, &EarlyExit::pid);
@@ -308,6 +246,7 @@ void Supervisor::on_forked(const children::ZygoteReport& report) {
     } else if (child.ready) {
         on_child_ready(report.slot);
     }
+    forget_early_exits();
     resize();
 }
 

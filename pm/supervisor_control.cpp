@@ -202,6 +202,7 @@ void Supervisor::set_children(unsigned children, Answer answer) {
     }
     log(LogLevel::notice, "children: {} instead of {}", children, config_.children);
     config_.children = children;
+    config_.settings.emplace_back("children", std::to_string(children));
     if (pool_.size() < children) {
         pool_.resize(children);
     }

@@ -124,13 +124,36 @@ void Supervisor::settle_orders_of_dead_zygote(std::uint32_t generation) {
     }
 }
 
+// Whoever says what the pid of a new child is may be lying: it is signalled with our rights.
+bool Supervisor::is_child_of_ours(pid_t pid) const noexcept {
+    siginfo_t info{};
+    if (pid <= 0 || pool_.find(pid) || pid == upgrade_.check) {
+        return false;
+    }
+    return std::ranges::find(early_exits_, pid, &EarlyExit::pid) != early_exits_.end() ||
+           waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0;
+}
+
+void Supervisor::kill_child(std::uint32_t slot, int number) noexcept {
+    Pool::Child& child = pool_.at(slot);
+    if (child.phase == Pool::Phase::alive && child.pid > 0) {
+        child.killed = child.killed || number == SIGKILL;
+        kill(child.pid, number);
+    }
+}
+
+// Without an order nobody can turn out to be one of ours.
+void Supervisor::forget_early_exits() noexcept {
+    if (pool_.count(Pool::Phase::ordered) == 0) {
+        early_exits_.clear();
+    }
+}
+
 // The slot has the pid, but a slot is not to be trusted: only a process that is really ours is adopted.
 bool Supervisor::adopt(std::uint32_t slot) {
     Pool::Child& child = pool_.at(slot);
     const auto pid = static_cast<pid_t>(scoreboard_.slot(slot).pid.load());
-    siginfo_t info{};
-    if (pid <= 0 || pool_.find(pid) ||
-        waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) != 0) {
+    if (!is_child_of_ours(pid)) {
         return false;
     }
     child.pid = pid;
@@ -170,7 +193,7 @@ void Supervisor::on_child_exit(std::uint32_t slot, int status) {
     end_output(slot);  // its last words stand before its end
     // Its own, or in a pool that is short of memory a neighbour's.
     const bool short_of_memory =
-        WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && memory_events_.killed_since();
+        WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && !child.killed && memory_events_.killed_lately();
     const children::Slot& books = scoreboard_.slot(slot);
     const std::uint64_t requests = books.requests.load();
     const bool expected = course_ == Course::draining || course_ == Course::stopping;
@@ -196,6 +219,7 @@ void Supervisor::vacate(std::uint32_t slot, const std::string& why) {
     drop_channel(slot);
     scoreboard_.reset(slot, ChildState::empty);
     pool_.vacate(slot);
+    forget_early_exits();
     on_vacated(slot, why);
 }
 
@@ -263,6 +287,7 @@ void Supervisor::drain(std::string_view cause) {
     end_drain_if_empty();
     for_all_zygotes(&ZygoteHost::dismiss);
     abandon_reload();
+    abandon_upgrade();
     finish_if_empty();
 }
 
@@ -287,6 +312,7 @@ void Supervisor::stop() {
     tell_all(RunMode::stop);
     for_all_zygotes(&ZygoteHost::kill);
     abandon_reload();
+    abandon_upgrade();
     finish_if_empty();
 }
 
@@ -304,9 +330,7 @@ void Supervisor::kill_all() noexcept {
     stop_deadline_ = Clock::now() + fast_stop_grace;
     for_all_zygotes(&ZygoteHost::kill);
     for (std::uint32_t slot = 0; slot < pool_.size(); ++slot) {
-        if (pool_.at(slot).phase == Pool::Phase::alive) {
-            kill(pool_.at(slot).pid, SIGKILL);
-        }
+        kill_child(slot, SIGKILL);
     }
 }
 

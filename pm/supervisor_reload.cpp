@@ -17,6 +17,8 @@ namespace {
 // How many successors may be on their way at once.
 constexpr unsigned most_successors_starting = 16;
 // What a dismissed zygote gets to end by itself.
+// What a child that was told to end gets to hear it.
+constexpr auto longest_farewell = std::chrono::seconds{1};
 constexpr auto zygote_patience = std::chrono::seconds{5};
 
 long long milliseconds(std::chrono::steady_clock::duration duration) {
@@ -50,7 +52,11 @@ void Supervisor::reload(std::string_view cause, Answer answer) {
         answer({false, "cede is stopping"});
         return;
     }
-    if (course_ == Course::starting || reload_.stage != Reload::Stage::none) {
+    if (reload_.stage == Reload::Stage::replacing && reload_.stalled) {
+        reload_.stage = Reload::Stage::none;  // the next may have what that one lacks
+    }
+    const bool too_early = course_ == Course::starting && zygote_->phase() != ZygoteHost::Phase::ready;
+    if (too_early || reload_.stage != Reload::Stage::none) {
         reload_.next_cause = cause;
         reload_.answers_of_next.push_back(std::move(answer));
         return;
@@ -65,7 +71,7 @@ void Supervisor::begin_reload(std::string_view cause) {
     service_manager_.reloading();
     reload_.begun = reload_.last_progress = now;
     reload_.credits = reload_.replaced = 0;
-    reload_.by_force = false;
+    reload_.by_force = reload_.stalled = false;
     reload_.stage = Reload::Stage::loading;
     auto fresh = refresh_(config_);
     if (!fresh) {
@@ -104,13 +110,14 @@ void Supervisor::prove_next() {
 }
 
 void Supervisor::on_successor_ready(std::uint32_t slot) {
-    const auto stage = reload_.stage;
-    if (stage == Reload::Stage::proving && slot == reload_.trial) {
+    if (reload_.stage == Reload::Stage::proving && slot == reload_.trial) {
         commit_reload();
     }
+    const bool succeeds = std::exchange(pool_.at(slot).successor, false);
     if (reload_.stage == Reload::Stage::replacing) {
         reload_.last_progress = Clock::now();
-        reload_.credits += std::exchange(pool_.at(slot).successor, false) ? 1U : 0U;
+        reload_.stalled = false;
+        reload_.credits += succeeds ? 1U : 0U;
         roll();
     }
 }
@@ -129,6 +136,8 @@ void Supervisor::commit_reload() {
     for (std::uint32_t slot = 0; slot < pool_.size(); ++slot) {
         Pool::Child& child = pool_.at(slot);
         child.outdated = child.phase != Pool::Phase::vacant && slot != reload_.trial;
+        child.successor = slot == reload_.trial;
+        reload_.outdated_left = reload_.outdated_left || child.superseded();
     }
     dismiss_zygote(std::exchange(zygote_, std::move(next_zygote_)));
     zygote_respawn_.succeeded();
@@ -159,7 +168,8 @@ void Supervisor::take_over_config(Config config) {
 
 // As many outdated children go as successors have become ready, so that there are never fewer.
 void Supervisor::roll() {
-    if (reload_.stage != Reload::Stage::replacing || course_ != Course::serving) {
+    if (reload_.stage != Reload::Stage::replacing || course_ == Course::draining ||
+        course_ == Course::stopping) {
         return;
     }
     while (reload_.credits > 0 && retire_outdated()) {
@@ -175,7 +185,9 @@ void Supervisor::roll() {
         on_the_way += here && child.successor ? 1U : 0U;
     }
     if (outdated == 0) {
-        finish_reload();
+        if (!any_superseded_has_time() || Clock::now() - reload_.last_progress > longest_farewell) {
+            finish_reload();
+        }
         return;
     }
     const unsigned step = std::clamp(config_.children / 4, 1U,
@@ -190,6 +202,17 @@ void Supervisor::roll() {
         pool_.at(*slot).successor = true;
         ++on_the_way;
     }
+}
+
+// Told to end, but it may not have heard: it could still take one request by the former configuration.
+bool Supervisor::any_superseded_has_time() {
+    for (std::uint32_t slot = 0; slot < pool_.size(); ++slot) {
+        const ChildState state = scoreboard_.slot(slot).state.load();
+        if (pool_.at(slot).superseded() && (state == ChildState::free || state == ChildState::idle)) {
+            return true;
+        }
+    }
+    return false;
 }
 
 // Whoever has nothing to do first, for the others end only after their request.
@@ -237,11 +260,17 @@ void Supervisor::tend_reload(Clock::time_point now) {
             }
             break;
         case Reload::Stage::replacing:
-            if (now - reload_.last_progress > config_.start_timeout && !reload_.answers.empty()) {
+            if (!reload_.stalled && now - reload_.last_progress > config_.start_timeout) {
+                reload_.stalled = true;
                 log(LogLevel::error, "the reload makes no progress: new children do not become ready");
                 answer_all({false, fmt::format("the new children do not become ready; {} of the old ones "
                                                "were replaced, the others go on; see the log",
                                                reload_.replaced)});
+            }
+            if (reload_.stalled && !reload_.next_cause.empty()) {
+                reload_.stage = Reload::Stage::none;
+                begin_next_reload();
+                break;
             }
             roll();
             break;
@@ -255,16 +284,16 @@ void Supervisor::end_outdated(Clock::time_point now) {
     reload_.outdated_left = false;
     for (std::uint32_t slot = 0; slot < pool_.size(); ++slot) {
         const Pool::Child& child = pool_.at(slot);
-        if (!child.superseded()) {
+        if (!child.superseded() || child.phase != Pool::Phase::alive) {
             continue;
         }
         reload_.outdated_left = true;
         if (reload_.by_force) {
-            kill(child.pid, SIGKILL);
+            kill_child(slot, SIGKILL);
         } else if (config_.reload_timeout.count() > 0 && now - child.leaving_since > config_.reload_timeout) {
             log(LogLevel::warning, "{} still runs a request of before the reload, killing it ({})",
                 pool_.identity(slot), where(config_, "reload-timeout"));
-            kill(child.pid, SIGKILL);
+            kill_child(slot, SIGKILL);
         }
     }
 }
@@ -316,10 +345,8 @@ void Supervisor::finish_reload() {
 void Supervisor::fail_reload(const std::string& why) {
     log(LogLevel::error, "the reload failed, generation {} goes on: {}", zygote_->generation(), why);
     if (reload_.stage == Reload::Stage::proving) {
-        const Pool::Child& trial = pool_.at(reload_.trial);
-        if (trial.phase == Pool::Phase::alive) {
-            kill(trial.pid, SIGKILL);
-        }
+        pool_.at(reload_.trial).condemned = true;
+        kill_child(reload_.trial, SIGKILL);
     }
     if (next_zygote_) {
         next_zygote_->kill();
@@ -346,7 +373,7 @@ void Supervisor::answer_all(const Outcome& outcome) {
 }
 
 void Supervisor::begin_next_reload() {
-    if (reload_.next_cause.empty() || course_ != Course::serving) {
+    if (reload_.next_cause.empty() || course_ == Course::draining || course_ == Course::stopping) {
         return;
     }
     reload_.answers = std::exchange(reload_.answers_of_next, {});

@@ -68,6 +68,12 @@ void keep_open_across_exec(const std::vector<int>& descriptors, bool keep) noexc
     }
 }
 
+void hold_all_signals(bool hold) noexcept {
+    sigset_t signals;
+    hold ? sigfillset(&signals) : sigemptyset(&signals);
+    sigprocmask(SIG_SETMASK, &signals, nullptr);
+}
+
 std::vector<std::string> environment_with(std::string_view variable, int fd) {
     std::vector<std::string> environment;
     for (const char* const entry : own_environment()) {
@@ -134,7 +140,16 @@ void Supervisor::tend_upgrade(Clock::time_point now) {
     if (upgrade_.stage == Upgrade::Stage::checking && now > upgrade_.deadline) {
         kill(upgrade_.check, SIGKILL);  // what comes of that is said when it has ended
     } else if (upgrade_.stage == Upgrade::Stage::waiting && is_quiet()) {
-        execute_successor();
+        // What has been caught already is acted on before the next turn; what comes now waits for the next
+        // program.
+        hold_all_signals(true);
+        upgrade_.stage = Upgrade::Stage::settling;
+    } else if (upgrade_.stage == Upgrade::Stage::settling) {
+        upgrade_.stage = Upgrade::Stage::waiting;
+        if (is_quiet()) {
+            execute_successor();
+        }
+        hold_all_signals(false);
     } else if (upgrade_.stage == Upgrade::Stage::waiting && now > upgrade_.deadline) {
         fail_upgrade("processes are being started or ended all the time; try again");
     }
@@ -158,9 +173,11 @@ Handover Supervisor::describe_all() const {
     handover.arguments = self_.arguments;
     handover.files_soft = self_.open_files.rlim_cur;
     handover.files_hard = self_.open_files.rlim_max;
-    handover.fixed = {config_.listen,       config_.listen_mode,
-                      config_.listen_owner, config_.listen_group,
-                      config_.control,      static_cast<std::uint32_t>(config_.protocol)};
+    for (const auto& [name, value] : config_.settings) {
+        handover.settings.push_back({name, value});
+    }
+    handover.command = config_.command;
+    handover.slots = scoreboard_.slots();
     for (const Listener& listener : listeners_) {
         handover.listeners.push_back({listener.fd.get(), static_cast<int>(listener.kind), listener.name,
                                       listener.created, listener.access, listener.path, listener.device,
@@ -217,16 +234,10 @@ void Supervisor::execute_successor() {
     const std::vector<std::string> environment = environment_with(handover_variable, file->get());
     const std::vector<char*> argv = children::pointers(arguments);
     const std::vector<char*> envp = children::pointers(environment);
-    // They stay pending for the next one.
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    sigprocmask(SIG_SETMASK, &all, &before);
     keep_open_across_exec(descriptors, true);
     execve(self_.executed.c_str(), argv.data(), envp.data());
     const int error = errno;
     keep_open_across_exec(descriptors, false);
-    sigprocmask(SIG_SETMASK, &before, nullptr);
     fail_upgrade(fmt::format("{} can't be executed: {}", self_.executed, std::strerror(error)));
 }
 
@@ -237,6 +248,14 @@ void Supervisor::fail_upgrade(const std::string& why) {
     log(LogLevel::error, "{}", text);
     if (upgrade_.client) {
         answer_raw(upgrade_.client.release(), {false, text});
+    }
+}
+
+// In a stop.
+void Supervisor::abandon_upgrade() {
+    if (upgrade_.stage != Upgrade::Stage::none) {
+        hold_all_signals(false);
+        fail_upgrade("cede is stopping");
     }
 }
 

@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import stat
+import subprocess
 
 import pytest
 
@@ -103,8 +104,8 @@ def test_what_children_write_goes_on_under_their_names(start_installed, installe
     assert control.command("upgrade")[0] == 0
     os.unlink(gate)
     assert old.result().text == f"written\n{pid}"
-    pool.process.wait_for_log(rf"child=0 gen=1 pid={pid} output: half of$")
-    pool.process.wait_for_log(rf"child=0 gen=1 pid={pid} output: after the wait$")
+    pool.process.wait_for_log(rf"child=0 gen=1 pid={pid} output: half of")
+    pool.process.wait_for_log(rf"child=0 gen=1 pid={pid} output: .*after the wait$")
     new, = pool.wait_for_children(1, without=[pid])
     assert int(pool.get("output.php", "text=I%20am%20new%0A").text) == new
     pool.process.wait_for_log(rf"child=\d+ gen=2 pid={new} output: I am new$")
@@ -224,16 +225,21 @@ def test_a_program_that_is_gone_is_told(start_installed, installed_cede):
     assert pool.get("hello.php").text == "hello\n"
 
 
-def test_what_turns_out_only_then_leads_back_to_the_program_of_before(start_installed, installed_cede):
+def test_what_turns_out_only_then_leads_back_to_the_program_of_before(start_installed, installed_cede, folder):
+    """The new program finds no epoll; it says so, and the old one goes on with everything."""
+    source, library = os.path.join(folder, "broken.c"), os.path.join(folder, "broken.so")
+    with open(source, "w") as file:
+        file.write('#include <errno.h>\n#include <stdlib.h>\n'
+                   '__attribute__((constructor)) static void once(void) { unsetenv("LD_PRELOAD"); }\n'
+                   'int epoll_create1(int flags) { (void)flags; errno = ENOMEM; return -1; }\n')
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source], check=True)
     pool, control = start_installed(children=2)
     connections = kept_connections(pool, 6)
     before = set(pool.wait_for_children(2))
-    # Good when it is asked; with another command line when it counts.
     real = installed_cede.path + ".real"
     shutil.copy2(installed_cede.real, real)
-    installed_cede.replace(f"#!/bin/sh\nif [ -n \"$CEDE_HANDOVER\" ]; then exec {real} --no-such-option; fi\n"
-                           f"exec {real} \"$@\"\n")
-    fails(control.command("upgrade"), "no-such-option")
+    installed_cede.replace(f"#!/bin/sh\n[ -z \"$CEDE_HANDOVER\" ] || export LD_PRELOAD={library}\nexec {real} \"$@\"\n")
+    fails(control.command("upgrade"), "epoll_create1")
     assert pool.process.running and control.status["pid"] == pool.pid
     assert set(pool.children) == before
     for connection in connections:
@@ -241,6 +247,16 @@ def test_what_turns_out_only_then_leads_back_to_the_program_of_before(start_inst
     eventually(lambda: control.status["totals"]["requests"] == 12, "all are counted")
     assert control.status["totals"]["upgrades"] == 0
     close_all(connections)
+
+
+def test_what_needs_a_restart_is_named_behind_an_upgrade_as_well(start_installed, folder):
+    settings = os.path.join(folder, "cede.conf")
+    open(settings, "w").close()
+    pool, control = start_installed(children=1, options=["--config", settings])
+    with open(settings, "w") as file:
+        file.write("listen-mode = 0600\n")
+    assert control.command("upgrade")[0] == 0
+    assert "--listen-mode" in pool.process.log
 
 
 def test_a_configuration_that_is_bad_by_now_stops_the_upgrade(start_installed, folder):

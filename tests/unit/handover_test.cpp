@@ -40,7 +40,12 @@ Handover complete() {
     handover.handoff_ours = 0;
     handover.handoff_theirs = 1;
     handover.control = {2, "/run/cede/www.sock", 1, 2};
-    handover.fixed = {{"/run/a b.sock"}, 0660, "root", "www-data", "", 1};
+    handover.settings = {
+        {"listen", "/run/a b.sock"}, {"env",
+                                      "A=
+                                      "}};
+                                      handover.command = {"/usr/bin/php-cgi8.2", "-d", "x=\"y\""};
+    handover.slots = 1024;
     handover.totals = R"({"a":1})";
     handover.generation = 4;
     handover.zygote = {99, 0, 4, 1, 123456789};
@@ -77,7 +82,10 @@ TEST_CASE("what is written is read") {
     CHECK(read->listeners.front().name == "/run/a b.sock");
     CHECK(read->listeners.front().inode == 8);
     CHECK(!read->listeners.front().nonblocking_before);
-    CHECK(read->fixed.listen == left.fixed.listen);
+    REQUIRE(read->settings.size() == 2);
+    CHECK(read->settings.back().value == "A=\n");
+    CHECK(read->command == left.command);
+    CHECK(read->slots == 1024);
     CHECK(read->control.path == "/run/cede/www.sock");
     CHECK(read->totals == left.totals);
     CHECK(read->zygote.started_at == 123456789);

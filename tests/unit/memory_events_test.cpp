@@ -26,21 +26,26 @@ TEST_CASE("our cgroup is that of the unified hierarchy") {
     CHECK(own_cgroup("").empty());
 }
 
-TEST_CASE("a kill is told once") {
+TEST_CASE("a kill is known for two ticks") {
     const cede::tests::TempDirectory root;
     std::filesystem::create_directory(root.path("pool"));
     const std::string cgroups = root.write("cgroups", "0::/pool\n");
     (void)root.write("pool/memory.events", "oom_kill 5\n");
     MemoryEvents events{cgroups, root.path()};
-    CHECK(!events.killed_since());
+    CHECK(!events.killed_lately());
     (void)root.write("pool/memory.events", "oom_kill 6\n");
-    CHECK(events.killed_since());
-    CHECK(!events.killed_since());
+    CHECK(events.killed_lately());
+    events.tick();
+    CHECK(events.killed_lately());
+    events.tick();
+    CHECK(!events.killed_lately());
     std::filesystem::remove(root.path("pool/memory.events"));
-    CHECK(!events.killed_since());
+    events.tick();
+    CHECK(!events.killed_lately());
 }
 
 TEST_CASE("without cgroups nothing is known") {
     MemoryEvents events{"/no/such/file", "/no/such/folder"};
-    CHECK(!events.killed_since());
+    events.tick();
+    CHECK(!events.killed_lately());
 }

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which children are told to end although they work.
+#include <algorithm>
+#include <vector>
+
+#include "children/clock.h"
+#include "pm/log.h"
+#include "pm/process_memory.h"
+#include "pm/supervisor.h"
+
+namespace cede::pm {
+
+using children::ChildState;
+
+// Who has had nothing to do for longest; with a connection only if there is nobody without.
+void Supervisor::retire_spare(unsigned count) {
+    if (count == 0) {
+        return;
+    }
+    struct Candidate {
+        bool connected;
+        std::uint64_t since_ns;
+        std::uint32_t slot;
+        auto operator<=>(const Candidate&) const = default;
+    };
+    std::vector<Candidate> candidates;
+    for (std::uint32_t slot = 0; slot < pool_.size(); ++slot) {
+        const Pool::Child& child = pool_.at(slot);
+        const children::Slot& books = scoreboard_.slot(slot);
+        const ChildState state = books.state.load();
+        if (child.phase == Pool::Phase::alive && child.ready && !child.leaving &&
+            (state == ChildState::free || state == ChildState::idle)) {
+            candidates.push_back({state == ChildState::idle, books.since_ns.load(), slot});
+        }
+    }
+    std::ranges::sort(candidates);
+    candidates.resize(std::min<std::size_t>(candidates.size(), count));
+    for (const Candidate& candidate : candidates) {
+        retire(candidate.slot, config_.pool_mode == PoolMode::fixed
+                                   ? "not needed (--children)"
+                                   : "not needed (--max-spare, --idle-timeout)");
+    }
+}
+
+// It ends by itself, between two requests; a connection that it has is parked.
+void Supervisor::retire(std::uint32_t slot, std::string_view why) {
+    log(LogLevel::info, "{} is to end: {}", pool_.identity(slot), why);
+    pool_.at(slot).leaving = true;
+    pool_.at(slot).leaving_since = Clock::now();
+    scoreboard_.slot(slot).retire.store(1);
+    Dispatcher::ring(pool_.at(slot));
+}
+
+void Supervisor::recycle(Clock::time_point now) {
+    if (!config_.recycling.any() || now < recycle_due_) {
+        return;
+    }
+    recycle_due_ = now + std::chrono::seconds{1};
+    std::vector<ChildFacts> facts(pool_.size());
+    const std::uint64_t now_ns = children::monotonic_ns();
+    const unsigned present = pool_.count_present();
+    unsigned missing =
+        config_.pool_mode != PoolMode::fixed ? 0 : config_.children - std::min(config_.children, present);
+    for (std::uint32_t slot = 0; slot < pool_.size(); ++slot) {
+        const Pool::Child& child = pool_.at(slot);
+        if (child.phase == Pool::Phase::vacant || child.superseded()) {
+            continue;
+        }
+        if (child.phase != Pool::Phase::alive || !child.ready || child.leaving) {
+            ++missing;
+            continue;
+        }
+        const children::Slot& books = scoreboard_.slot(slot);
+        const ChildState state = books.state.load();
+        const std::uint64_t since_ns = books.since_ns.load();
+        ChildFacts& fact = facts[slot];
+        fact.serving = state != ChildState::exiting;
+        fact.age = now - child.ready_at;
+        if ((state == ChildState::free || state == ChildState::idle) && since_ns < now_ns) {
+            fact.idle_for = std::min<Clock::duration>(std::chrono::nanoseconds{now_ns - since_ns}, fact.age);
+        }
+        fact.rss = config_.recycling.max_rss ? resident_bytes(child.pid) : 0;
+        fact.chance = child.chance;
+    }
+    for (const Recycled& chosen : choose_recycled(config_.recycling, facts, missing, dispatcher_.waiting())) {
+        retire(chosen.slot, describe(chosen.reason));
+    }
+}
+
+}  // namespace cede::pm

@@ -161,7 +161,7 @@ def test_in_json_output_is_told_from_the_words_of_cede(start, folder):
 
     eventually(lambda: len(events()) == len(texts), "all lines")
     for event, text in zip(events(), texts):
-        assert event["message"] == text
+        assert event["message"] == text.replace("\x9b", r"\xc2\x9b")
         assert (event["level"], event["child"], event["gen"], event["pid"]) == ("notice", 0, 1, pid)
 
 

@@ -5,10 +5,12 @@
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
+#include <limits>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -27,6 +29,8 @@ constexpr std::uint64_t around_a_line = 96;
 // (pipe(7), pipe-user-pages-soft): larger ones for a pool of usual size only.
 constexpr int larger_pipe = 256 * 1024;
 constexpr unsigned most_larger_pipes = 64;
+
+constexpr std::size_t any_number = std::numeric_limits<std::size_t>::max();
 
 constexpr mode_t only_to_be_written = S_IWUSR;
 
@@ -126,7 +130,9 @@ ChildOutput::Stream& ChildOutput::place_for(Owner owner, UniqueFd read_end, std:
                  .fd = std::move(read_end),
                  .author = {},
                  .splitter = LineSplitter{longest_line},
-                 .rate = ByteRate{most_per_second, most_at_once}};
+                 .unread = {},
+                 .bytes = Rate{most_per_second, most_at_once},
+                 .lines = Rate{most_lines_per_second, most_lines_at_once}};
     if (vacant == streams_.end()) {
         return streams_.emplace_back(std::move(fresh));
     }
@@ -141,6 +147,13 @@ ChildOutput::Stream* ChildOutput::find(Owner owner) noexcept {
     const auto found = std::ranges::find_if(
         streams_, [owner](const Stream& stream) { return stream.fd && stream.owner == owner; });
     return found == streams_.end() ? nullptr : &*found;
+}
+
+// None: it has ended since, and its place may have gone to another.
+ChildOutput::Stream* ChildOutput::at(const Poller::Tag& tag) noexcept {
+    const bool there =
+        tag.index < streams_.size() && streams_[tag.index].age == tag.age && streams_[tag.index].fd;
+    return there ? &streams_[tag.index] : nullptr;
 }
 
 void ChildOutput::watch(Stream& stream, std::string_view author) {
@@ -163,23 +176,37 @@ void ChildOutput::on_event(const Poller::Event& event) {
 }
 
 void ChildOutput::settle(Clock::time_point now) {
+    std::erase_if(ready_, [this](const Poller::Tag& tag) {
+        const Stream* const stream = at(tag);
+        return stream == nullptr || !stream->unread.empty();
+    });
+    ready_.insert(ready_.end(), behind_.begin(), behind_.end());
+    behind_.clear();
     if (ready_.empty()) {
         return;
     }
     const std::size_t share = std::clamp(turn / ready_.size(), least_in_a_turn, most_in_a_turn);
-    for (const Poller::Tag tag : ready_) {
-        // It may have ended since, and its place have gone to another.
-        if (tag.index < streams_.size() && streams_[tag.index].age == tag.age && streams_[tag.index].fd) {
-            read(streams_[tag.index], share, now);
+    const std::size_t lines = std::max<std::size_t>(lines_of_a_turn / ready_.size(), 1);
+    for (const Poller::Tag& tag : ready_) {
+        if (Stream* const stream = at(tag); stream != nullptr) {
+            read(*stream, share, lines, now);
+            if (!stream->unread.empty()) {
+                behind_.push_back(tag);
+            }
         }
     }
     ready_.clear();
 }
 
-void ChildOutput::read(Stream& stream, std::size_t most, Clock::time_point now) {
+// What is left of the last time, or else what is in the pipe.
+void ChildOutput::read(Stream& stream, std::size_t most, std::size_t lines, Clock::time_point now) {
+    if (!stream.unread.empty()) {
+        take(stream, std::exchange(stream.unread, {}), lines, now);
+        return;
+    }
     const ssize_t got = ::read(stream.fd.get(), buffer_.data(), std::min(most, buffer_.size()));
     if (got > 0) {
-        take(stream, {buffer_.data(), static_cast<std::size_t>(got)}, now);
+        take(stream, {buffer_.data(), static_cast<std::size_t>(got)}, lines, now);
     } else if (got == 0 || !interrupted_or_empty(errno)) {
         close(stream, now);
     }
@@ -187,6 +214,9 @@ void ChildOutput::read(Stream& stream, std::size_t most, Clock::time_point now) 
 
 // What is in the pipe at this moment, and no more: whoever else has it may write for ever.
 void ChildOutput::drain(Stream& stream, Clock::time_point now) {
+    if (!stream.unread.empty()) {
+        take(stream, std::exchange(stream.unread, {}), any_number, now);
+    }
     int there = 0;
     if (::ioctl(stream.fd.get(), FIONREAD, &there) != 0) {
         there = 0;
@@ -196,46 +226,52 @@ void ChildOutput::drain(Stream& stream, Clock::time_point now) {
         if (got <= 0) {
             break;
         }
-        take(stream, {buffer_.data(), static_cast<std::size_t>(got)}, now);
+        take(stream, {buffer_.data(), static_cast<std::size_t>(got)}, any_number, now);
         left -= static_cast<std::size_t>(got);
     }
-    read(stream, buffer_.size(), now);  // its end, if there is nobody else
+    read(stream, buffer_.size(), any_number, now);  // its end, if there is nobody else
 }
 
-void ChildOutput::take(Stream& stream, std::string_view bytes, Clock::time_point now) {
+// `lines`: so many are written at the most. Those that are dropped cost next to nothing.
+void ChildOutput::take(Stream& stream, std::string_view bytes, std::size_t lines, Clock::time_point now) {
     bool begins = !stream.splitter.incomplete();
-    while (const auto line = stream.splitter.next(bytes)) {
-        write(stream, *line, now);
+    while (lines > 0) {
+        const auto line = stream.splitter.next(bytes);
+        if (!line) {
+            break;
+        }
+        if (write(stream, *line, now)) {
+            --lines;
+        }
         begins = true;
     }
+    stream.unread = bytes;
     if (begins && stream.splitter.incomplete()) {
         stream.incomplete_since = now;
         remind(now + patience);
     }
 }
 
-// Once a line was dropped all others are, too, until the count has been said: what is missing is in one
-// place.
-void ChildOutput::write(Stream& stream, const LineSplitter::Line& line, Clock::time_point now) {
-    if (stream.dropped_lines > 0 || !stream.rate.take(line.text.size() + around_a_line, now)) {
+// False: it was dropped. Once a line was, all others are, too, until the count has been said: what is missing
+// is in one place.
+bool ChildOutput::write(Stream& stream, const LineSplitter::Line& line, Clock::time_point now) {
+    if (stream.dropped_lines > 0 || !stream.lines.take(1, now) ||
+        !stream.bytes.take(line.text.size() + around_a_line, now)) {
         if (stream.dropped_lines == 0) {
             stream.dropping_since = now;
             remind(now + patience);
         }
         ++stream.dropped_lines;
         stream.dropped_bytes += line.text.size() + line.left_out;
-        return;
+        return false;
     }
-    if (line.left_out > 0) {
-        log_output(stream.author, fmt::format("{} [{} more bytes were left out]", line.text, line.left_out));
-    } else {
-        log_output(stream.author, line.text);
-    }
+    log_output(stream.author, line.text, line.left_out);
+    return true;
 }
 
 void ChildOutput::write_rest(Stream& stream, Clock::time_point now) {
     if (const auto line = stream.splitter.rest()) {
-        write(stream, *line, now);
+        (void)write(stream, *line, now);
     }
 }
 
@@ -243,8 +279,10 @@ void ChildOutput::confess(Stream& stream) {
     if (stream.dropped_lines > 0) {
         log_always(
             LogLevel::warning,
-            fmt::format("{} wrote more than {} KiB a second: {} lines of its output, {} bytes, were dropped",
-                        stream.author, most_per_second / 1024, stream.dropped_lines, stream.dropped_bytes));
+            fmt::format("{} wrote more than {} lines or {} KiB a second: {} lines of its output, {} bytes, "
+                        "were dropped",
+                        stream.author, most_lines_per_second, most_per_second / 1024, stream.dropped_lines,
+                        stream.dropped_bytes));
         stream.dropped_lines = 0;
         stream.dropped_bytes = 0;
     }
@@ -281,6 +319,7 @@ void ChildOutput::remind(Clock::time_point at) noexcept {
 }
 
 void ChildOutput::tend(Clock::time_point now) {
+    settle(now);
     if (now < due_) {
         return;
     }

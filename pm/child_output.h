@@ -12,10 +12,10 @@
 #include "children/spawn.h"
 #include "children/unique_fd.h"
 #include "children/zygote_protocol.h"
-#include "pm/byte_rate.h"
 #include "pm/config.h"
 #include "pm/line_splitter.h"
 #include "pm/poller.h"
+#include "pm/rate.h"
 
 namespace cede::pm {
 
@@ -39,6 +39,10 @@ class ChildOutput {
 
     static constexpr std::uint64_t most_per_second = 1024 * 1024;  // written to the log, of each process
     static constexpr std::uint64_t most_at_once = 4 * most_per_second;
+    // A line costs more than its bytes do, be it empty: work here, and space in the log.
+    static constexpr std::uint64_t most_lines_per_second = 1000;  // written to the log, of each process
+    static constexpr std::uint64_t most_lines_at_once = 4000;
+    static constexpr std::size_t lines_of_a_turn = 500;       // written, of all; at least one of each
     static constexpr std::size_t most_in_a_turn = 64 * 1024;  // read, of each process
     static constexpr std::size_t turn = 256 * 1024;           // read, of all, as far as they are few enough
     static constexpr std::size_t least_in_a_turn = 4 * 1024;
@@ -65,11 +69,15 @@ class ChildOutput {
     [[nodiscard]] children::FileId file_of(Owner owner) const noexcept;
 
     // Events of Poller::Kind::output are noted, and carried out all together, each process having its share.
+    // Of what was read, lines beyond the share are for the next turn; until then nothing more is read there.
     void on_event(const Poller::Event& event);
     void settle(Clock::time_point now);
 
-    // When tend() has something to do: a line has not ended for too long, or lines were dropped.
-    [[nodiscard]] Clock::time_point due() const noexcept { return due_; }
+    // When tend() has something to do: a line has not ended for too long, or lines were dropped. The epoch of
+    // the clock, which is long past, if lines are left for the next turn.
+    [[nodiscard]] Clock::time_point due() const noexcept {
+        return behind_.empty() ? due_ : Clock::time_point{};
+    }
     void tend(Clock::time_point now);
 
     // All that is there now, incomplete lines and counts as well.
@@ -94,7 +102,9 @@ class ChildOutput {
         std::uint64_t ended = 0;  // the order among those whose process is gone
         std::string author;
         LineSplitter splitter;
-        ByteRate rate;
+        std::string unread;  // lines for the next turn
+        Rate bytes;
+        Rate lines;
         Clock::time_point incomplete_since{};
         std::uint64_t dropped_lines = 0;
         std::uint64_t dropped_bytes = 0;
@@ -103,11 +113,12 @@ class ChildOutput {
 
     Stream& place_for(Owner owner, children::UniqueFd read_end, std::size_t longest_line);
     [[nodiscard]] Stream* find(Owner owner) noexcept;
+    [[nodiscard]] Stream* at(const Poller::Tag& tag) noexcept;
     void watch(Stream& stream, std::string_view author);
-    void read(Stream& stream, std::size_t most, Clock::time_point now);
+    void read(Stream& stream, std::size_t most, std::size_t lines, Clock::time_point now);
     void drain(Stream& stream, Clock::time_point now);
-    void take(Stream& stream, std::string_view bytes, Clock::time_point now);
-    void write(Stream& stream, const LineSplitter::Line& line, Clock::time_point now);
+    void take(Stream& stream, std::string_view bytes, std::size_t lines, Clock::time_point now);
+    bool write(Stream& stream, const LineSplitter::Line& line, Clock::time_point now);
     void write_rest(Stream& stream, Clock::time_point now);
     static void confess(Stream& stream);
     void close(Stream& stream, Clock::time_point now);
@@ -117,6 +128,7 @@ class ChildOutput {
     Poller& poller_;
     std::vector<Stream> streams_;
     std::vector<Poller::Tag> ready_;
+    std::vector<Poller::Tag> behind_;  // those with lines for the next turn
     std::vector<char> buffer_;
     std::uint64_t ends_ = 0;
     Clock::time_point due_ = Clock::time_point::max();

@@ -98,10 +98,10 @@ void write_log(LogLevel level, std::string_view line) noexcept {
     });
 }
 
-void log_output(std::string_view author, std::string_view text) noexcept {
+void log_output(std::string_view author, std::string_view text, std::uint64_t left_out) noexcept {
     try_to([&](Log& log, Clock::time_point now) {
         log.write(log.folding.end_overdue(now), now);
-        log.writer.write(LogLevel::notice, text, now, author);
+        log.writer.write(LogLevel::notice, text, now, author, left_out);
     });
 }
 

@@ -27,8 +27,9 @@ void log(LogLevel level, fmt::format_string<Arguments...> format, Arguments&&...
 }
 
 // A line of what the process `author` ("child=3 gen=1 pid=57") has written to its descriptors 1 and 2. The
-// level does not apply to it, and it is never folded.
-void log_output(std::string_view author, std::string_view text) noexcept;
+// level does not apply to it, and it is never folded. `left_out`: bytes behind it that are not there any
+// more, which is said.
+void log_output(std::string_view author, std::string_view text, std::uint64_t left_out = 0) noexcept;
 
 // A line of ours that is as important, whatever the level is.
 void log_always(LogLevel level, std::string_view line) noexcept;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -25,13 +26,19 @@ struct LogStyle {
 
 std::string_view name_of(LogLevel level) noexcept;
 
-// `text` for a log of text lines: control bytes (of C1, too) and what is no UTF-8 become \n, \r, \t or \xNN.
+// journald splits a longer line than LineMax= says (48 KiB, journald.conf(5)) and takes a priority off each
+// part: what we write there is kept shorter, with room for all that stands around a text.
+inline constexpr std::size_t longest_for_journal = 40'000;
+
+// `text` for a log of text lines: control bytes (of C1, too), what ends a line or turns the direction of
+// writing in Unicode, and what is no UTF-8 become \n, \r, \t or \xNN.
 std::string on_one_line(std::string_view text);
 
 // One event as the bytes to write, on one line whatever `text` is. `pid` is ours. With `author`, as in
 // "child=3 gen=1 pid=57", the text is the output of that process, and marked as such in a place where no text
-// can be.
+// can be. `left_out`: so many bytes are missing at the end of `text`; this is said, and so is what is left
+// out here because the journal would not take it as one line.
 std::string render(LogLevel level, std::string_view text, std::chrono::system_clock::time_point at,
-                   LogStyle style, pid_t pid, std::string_view author = {});
+                   LogStyle style, pid_t pid, std::string_view author = {}, std::uint64_t left_out = 0);
 
 }  // namespace cede::pm

@@ -13,9 +13,10 @@ namespace cede::pm {
 LogWriter::LogWriter(std::unique_ptr<LogOutlet> outlet, LogFormat format, std::size_t room) noexcept
     : outlet_{std::move(outlet)}, style_{format, outlet_->stamp()}, room_{room} {}
 
-void LogWriter::write(LogLevel level, std::string_view text, Clock::time_point now, std::string_view author) {
+void LogWriter::write(LogLevel level, std::string_view text, Clock::time_point now, std::string_view author,
+                      std::uint64_t left_out) {
     look_for_file(now);
-    put_line(level, text, author);
+    put_line(level, text, author, left_out);
 }
 
 void LogWriter::tend() {
@@ -67,9 +68,10 @@ void LogWriter::look_for_file(Clock::time_point now) {
     }
 }
 
-void LogWriter::put_line(LogLevel level, std::string_view text, std::string_view author) {
+void LogWriter::put_line(LogLevel level, std::string_view text, std::string_view author,
+                         std::uint64_t left_out) {
     if (!confess() ||
-        !put(render(level, text, std::chrono::system_clock::now(), style_, ::getpid(), author))) {
+        !put(render(level, text, std::chrono::system_clock::now(), style_, ::getpid(), author, left_out))) {
         ++lost_;
     }
 }

@@ -30,8 +30,9 @@ class LogWriter {
     LogWriter(std::unique_ptr<LogOutlet> outlet, LogFormat format, std::size_t room = usual_room) noexcept;
 
     // Looks before, once in check_interval, whether the file has been moved away, and then opens it anew.
-    // `author`: as for render().
-    void write(LogLevel level, std::string_view text, Clock::time_point now, std::string_view author = {});
+    // `author`, `left_out`: as for render().
+    void write(LogLevel level, std::string_view text, Clock::time_point now, std::string_view author = {},
+               std::uint64_t left_out = 0);
 
     // Writes what was kept and says how many lines were lost, as far as it is taken.
     void tend();
@@ -50,7 +51,8 @@ class LogWriter {
   private:
     void look_for_file(Clock::time_point now);
     [[nodiscard]] int open_anew();
-    void put_line(LogLevel level, std::string_view text, std::string_view author = {});
+    void put_line(LogLevel level, std::string_view text, std::string_view author = {},
+                  std::uint64_t left_out = 0);
     [[nodiscard]] bool put(std::string bytes);
     [[nodiscard]] bool complete();
     [[nodiscard]] std::size_t write_some(std::string_view bytes);

@@ -14,7 +14,7 @@ from support import procfs
 from support.command import good_command, says
 from support.process import clean_environment
 from support.server import IDENTITY, STAND_IN, Cede, as_argument
-from support.waiting import eventually
+from support.waiting import eventually, parallel
 
 pytestmark = pytest.mark.skipif(bool(STAND_IN), reason="plain php-cgi has another log")
 
@@ -278,8 +278,10 @@ def test_a_pipe_that_nobody_reads_stops_nothing_and_every_line_is_there_or_count
     eventually(answers, "it serves")
     eventually(lambda: len(procfs.children(pool.pid)) == 3, "all children are there")
     kill_until_children_were_replaced(pool, 40)
+    # Both have served, and so the line that says that they are ready is not among those that are lost.
+    eventually(lambda: len(set(parallel([lambda: pool.get("output.php").text] * 2))) == 2, "both serve")
     lines, long = 3000, 500  # more than is kept for a slow reader
-    assert pool.get("output.php", f"lines={lines}&size={long}").text
+    pid = pool.get("output.php", f"lines={lines}&size={long}").text
     for _ in range(20):
         assert pool.get("hello.php").text == "hello\n"
     seen = ""
@@ -289,7 +291,7 @@ def test_a_pipe_that_nobody_reads_stops_nothing_and_every_line_is_there_or_count
         nonlocal seen
         seen += drain(reader)
         lost = re.findall(rf"^{TIME} cede: warning: (\d+) lines? of the log w\w+ lost: .*\n", seen, re.MULTILINE)
-        return lost and seen.endswith("\n") and seen.count(" output: ") + sum(map(int, lost)) == lines
+        return lost and seen.endswith("\n") and seen.count(f" output: {pid}:") + sum(map(int, lost)) == lines
 
     eventually(counted, "every line is there or counted")
     assert seen.count(" ready ready_us=") > 20, "what was there before is kept"

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pm/child_output.h"
 
-#include <csignal>
-#include <fstream>
-#include <iterator>
-#include <regex>
-#include <sstream>
+#include <chrono>
+#include <fcntl.h>
 #include <string>
 #include <sys/stat.h>
 #include <thread>
@@ -15,93 +12,16 @@
 
 #include "pm/log.h"
 #include "tests/support/descriptors.h"
-#include "tests/support/in_child.h"
-#include "tests/support/temp_directory.h"
+#include "tests/support/output_desk.h"
 
 using namespace cede::pm;
 using namespace std::chrono_literals;
 using cede::children::UniqueFd;
+using cede::tests::child;
 using cede::tests::descriptors_of;
-using cede::tests::in_child;
-using cede::tests::TempDirectory;
-using Owner = ChildOutput::Owner;
-
-namespace {
-
-constexpr Owner child(std::uint32_t slot) {
-    return {Owner::Kind::child, slot};
-}
-
-// The supervisor's loop, as far as output is concerned.
-struct OutputDesk {
-    Config config;
-    Poller poller;
-    ChildOutput output{poller};
-
-    explicit OutputDesk(Config chosen = {}) : config{std::move(chosen)} {}
-
-    // Whether there was anything to read.
-    bool turn(ChildOutput::Clock::time_point now = ChildOutput::Clock::now()) {
-        const auto events = poller.poll();
-        for (const Poller::Event& event : events) {
-            output.on_event(event);
-        }
-        output.settle(now);
-        return !events.empty();
-    }
-    void turn_until_quiet() {
-        while (turn()) {
-        }
-    }
-    UniqueFd start(std::uint32_t slot, const std::string& author) {
-        UniqueFd end = open(slot);
-        output.begin(child(slot), author);
-        return end;
-    }
-    UniqueFd open(std::uint32_t slot) { return std::move(*output.open(child(slot), config, {})); }
-};
-
-void say(const UniqueFd& end, std::string_view text) {
-    while (!text.empty()) {
-        const ssize_t written = ::write(end.get(), text.data(), text.size());
-        if (written <= 0) {
-            throw std::runtime_error{"write"};
-        }
-        text.remove_prefix(static_cast<std::size_t>(written));
-    }
-}
-
-std::string content_of(const std::string& path) {
-    std::ifstream file{path, std::ios::binary};
-    return {std::istreambuf_iterator<char>{file}, {}};
-}
-
-// The lines, without their times, of a process that has this file as its log. `action` may return what went
-// wrong.
-template <typename Action>
-std::vector<std::string> logged_by(Action action) {
-    const TempDirectory folder;
-    const std::string path = folder.path("cede.log");
-    const std::string outcome = in_child([&]() -> std::string {
-        std::signal(SIGPIPE, SIG_IGN);
-        Config config;
-        config.log = path;
-        if (!open_log(config)) {
-            return "not opened";
-        }
-        set_log_level(LogLevel::error);
-        return action(path);
-    });
-    CHECK(outcome == "");
-    std::istringstream text{content_of(path)};
-    std::vector<std::string> lines;
-    for (std::string line; std::getline(text, line);) {
-        lines.push_back(line.substr(line.find("cede: ") + 6));
-    }
-    return lines;
-}
-
-}  // namespace
+using cede::tests::logged_by;
+using cede::tests::OutputDesk;
+using cede::tests::say;
 
 TEST_CASE("lines of several processes come out under their names, at any level of the log") {
     const auto lines = logged_by([](const auto&) {
@@ -224,73 +144,6 @@ TEST_CASE("an end and a last event in one batch: the place may have gone to anot
     });
     CHECK(lines == std::vector<std::string>{"notice: old output: last", "notice: mark",
                                             "notice: new output: not yet"});
-}
-
-TEST_CASE("beyond what one process may log its lines are dropped, all counted, and others go on") {
-    constexpr unsigned total = 100'000;
-    const auto lines = logged_by([](const auto&) {
-        OutputDesk desk;
-        const UniqueFd loud = desk.start(0, "loud");
-        const UniqueFd quiet = desk.start(1, "quiet");
-        const auto start = ChildOutput::Clock::now();
-        for (unsigned i = 0; i < total; ++i) {
-            say(loud, std::string(99, 'x') + "\n");
-            if (i % 100 == 0) {
-                desk.turn(start);
-            }
-        }
-        say(quiet, "me, too\n");
-        while (desk.turn(start)) {
-        }
-        if (desk.output.due() != start + ChildOutput::patience) {
-            return "due at another time";
-        }
-        desk.output.tend(start + 1s);
-        say(loud, "again\n");
-        desk.turn(start + 1s);
-        return "";
-    });
-    REQUIRE(lines.size() > 4);
-    CHECK(lines.back() == "notice: loud output: again");
-    CHECK(lines[lines.size() - 3] == "notice: quiet output: me, too");
-    const std::string& count = lines[lines.size() - 2];
-    std::smatch found;
-    REQUIRE(std::regex_match(
-        count, found,
-        std::regex{
-            R"(warning: loud wrote more than 1024 KiB a second: (\d+) lines of its output, (\d+) bytes, were dropped)"}));
-    const unsigned long dropped = std::stoul(found[1]);
-    CHECK(dropped + lines.size() - 3 == total);
-    CHECK(std::stoul(found[2]) == dropped * 99);
-    CHECK(lines.size() * 100 < ChildOutput::most_at_once);
-}
-
-TEST_CASE("in one turn everybody has his share, whoever has more to say") {
-    const auto lines = logged_by([](const auto&) {
-        OutputDesk desk;
-        const UniqueFd loud = desk.start(0, "loud");
-        const UniqueFd quiet = desk.start(1, "quiet");
-        if (::fcntl(loud.get(), F_GETPIPE_SZ) < 128 * 1024) {
-            return "";  // no room for more than a share
-        }
-        for (int i = 0; i < 100; ++i) {
-            say(loud, std::string(1023, 'x') + "\n");
-        }
-        say(quiet, "hello\n");
-        desk.turn();
-        log_always(LogLevel::notice, "mark");
-        desk.turn_until_quiet();
-        return "";
-    });
-    std::size_t mark = 0;
-    while (mark < lines.size() && lines[mark] != "notice: mark") {
-        ++mark;
-    }
-    if (lines.size() > 1) {
-        CHECK(lines.size() == 102);
-        CHECK(mark == ChildOutput::most_in_a_turn / 1024 + 1);
-        CHECK(lines[mark - 1] == "notice: quiet output: hello");
-    }
 }
 
 TEST_CASE("a long line is cut, and says by how much") {

@@ -8,6 +8,7 @@
 #include <boost/json/parse.hpp>
 #include <boost/json/value.hpp>
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 using namespace cede::pm;
 using namespace std::chrono_literals;
@@ -75,6 +76,25 @@ TEST_CASE("the control characters of C1 are escaped, for terminals obey them") {
     CHECK(on_one_line("\xc2\x9b"
                       "31m") == "\\xc2\\x9b31m");
     CHECK(on_one_line("\xc2\xa0") == "\xc2\xa0");
+}
+
+TEST_CASE("what ends a line or turns its direction in Unicode is escaped, in text and in JSON") {
+    for (const std::string_view bad :
+         {"\u2028", "\u2029", "\u202a", "\u202b", "\u202c", "\u202d", "\u202e", "\u2066", "\u2067", "\u2068",
+          "\u2069", "\u0080", "\u0085", "\u009b", "\u009f", "\x7f"}) {
+        std::string escaped;
+        for (const char byte : bad) {
+            escaped += fmt::format("\\x{:02x}", static_cast<unsigned char>(byte));
+        }
+        CHECK(on_one_line(fmt::format("a{}b", bad)) == "a" + escaped + "b");
+        CHECK(json_line(fmt::format("a{}b", bad)).at("message").as_string() == "a" + escaped + "b");
+        const LogStyle json{LogFormat::json, LogStamp::time};
+        CHECK(render(LogLevel::notice, bad, moment, json, 1).find(bad) == std::string::npos);
+    }
+    for (const std::string_view good : {"\u00a0", "\u2027", "\u202f", "\u2065", "\u206a", "~"}) {
+        CHECK(on_one_line(good) == good);
+        CHECK(json_line(good).at("message").as_string() == good);
+    }
 }
 
 TEST_CASE("every byte alone and in every company stays on one line of valid UTF-8") {
@@ -147,4 +167,57 @@ TEST_CASE("output has its author in front as text, and in fields of JSON, and is
         render(LogLevel::notice, "x", moment, {LogFormat::json, LogStamp::time}, 1, "zygote gen=2 pid=8");
     CHECK(boost::json::parse(zygote).as_object().at("pid").to_number<int>() == 8);
     CHECK_FALSE(boost::json::parse(zygote).as_object().contains("child"));
+}
+
+TEST_CASE(
+    "a line for the journal is shorter than what it splits, whatever is in it, and says what is missing") {
+    constexpr std::size_t line_max = 48 * 1024;  // journald.conf(5)
+    constexpr std::size_t total = 1'000'000;
+    struct Case {
+        std::string unit;
+        std::string text;
+        std::string in_json;
+    };
+    for (const Case& one : {Case{"x", "x", "x"}, Case{"\x01", "\\x01", "\x01"}, Case{"é", "é", "é"},
+                            Case{"\xff", "\\xff", "\\xff"}, Case{"\"", "\"", "\""}, Case{"\\", "\\", "\\"},
+                            Case{"\u2028", "\\xe2\\x80\\xa8", "\\xe2\\x80\\xa8"}}) {
+        CAPTURE(one.text);
+        std::string whole = "<0>";  // so that nothing ends where the limit is
+        while (whole.size() < total) {
+            whole += one.unit;
+        }
+        for (const LogFormat format : {LogFormat::text, LogFormat::json}) {
+            for (const std::string_view author : {"", "child=3 gen=1 pid=57"}) {
+                const std::string line =
+                    render(LogLevel::notice, whole, moment, {format, LogStamp::journal}, 1, author, 7);
+                CHECK(line.size() < line_max);
+                REQUIRE(line.starts_with("<5>"));
+                REQUIRE(line.find('\n') == line.size() - 1);
+                const bool json = format == LogFormat::json;
+                std::string message;
+                if (json) {
+                    message = boost::json::parse(line.substr(3)).at("message").as_string();
+                } else {
+                    message = line.substr(line.find("<0>"), line.size() - 1 - line.find("<0>"));
+                }
+                const std::size_t mark = message.rfind(" [");
+                const std::string& shown = json ? one.in_json : one.text;
+                REQUIRE(mark > 3);
+                CHECK((mark - 3) % shown.size() == 0);
+                CHECK(message.substr(mark - shown.size(), shown.size()) == shown);
+                const std::size_t kept = 3 + (mark - 3) / shown.size() * one.unit.size();
+                CHECK(message.substr(mark) ==
+                      fmt::format(" [{} more bytes were left out]", whole.size() - kept + 7));
+            }
+        }
+    }
+}
+
+TEST_CASE("elsewhere a line is as long as it is") {
+    const std::string whole(100'000, 'x');
+    CHECK(text_line(LogLevel::notice, whole).ends_with(": " + whole + "\n"));
+    CHECK(json_line(whole).at("message").as_string() == whole);
+    CHECK(text_line(LogLevel::notice, "short", LogStamp::journal) == "<5>notice: short\n");
+    CHECK(render(LogLevel::notice, "x", moment, {}, 1, "me", 5)
+              .ends_with("notice: me output: x [5 more bytes were left out]\n"));
 }

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "pm/byte_rate.h"
+#include "pm/rate.h"
 
 #include <doctest/doctest.h>
 
-using cede::pm::ByteRate;
+using cede::pm::Rate;
 using namespace std::chrono_literals;
 
 namespace {
 
-const ByteRate::Clock::time_point start{1000h};
+const Rate::Clock::time_point start{1000h};
 
 }  // namespace
 
 TEST_CASE("at first there is as much as the burst, and then nothing") {
-    ByteRate rate{100, 1000};
+    Rate rate{100, 1000};
     CHECK(rate.take(999, start));
     CHECK_FALSE(rate.take(2, start));
     CHECK(rate.take(1, start));
@@ -21,7 +21,7 @@ TEST_CASE("at first there is as much as the burst, and then nothing") {
 }
 
 TEST_CASE("with time comes as much as the rate allows, and never more than the burst") {
-    ByteRate rate{100, 1000};
+    Rate rate{100, 1000};
     REQUIRE(rate.take(1000, start));
     CHECK_FALSE(rate.take(51, start + 500ms));
     CHECK(rate.take(50, start + 500ms));
@@ -30,7 +30,7 @@ TEST_CASE("with time comes as much as the rate allows, and never more than the b
 }
 
 TEST_CASE("many small pieces get as much as one large one") {
-    ByteRate rate{1000, 1000};
+    Rate rate{1000, 1000};
     unsigned taken = 0;
     for (int i = 0; i < 10000; ++i) {
         taken += rate.take(1, start + std::chrono::milliseconds{i}) ? 1U : 0U;
@@ -45,7 +45,7 @@ TEST_CASE("many small pieces get as much as one large one") {
 }
 
 TEST_CASE("a clock that stands still or goes back gives nothing") {
-    ByteRate rate{100, 100};
+    Rate rate{100, 100};
     REQUIRE(rate.take(100, start));
     CHECK_FALSE(rate.take(1, start));
     CHECK_FALSE(rate.take(1, start - 1h));

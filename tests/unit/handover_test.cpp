@@ -40,11 +40,8 @@ Handover complete() {
     handover.handoff_ours = 0;
     handover.handoff_theirs = 1;
     handover.control = {2, "/run/cede/www.sock", 1, 2};
-    handover.settings = {
-        {"listen", "/run/a b.sock"}, {"env",
-                                      "A=
-                                      "}};
-                                      handover.command = {"/usr/bin/php-cgi8.2", "-d", "x=\"y\""};
+    handover.settings = {{"listen", "/run/a b.sock"}, {"env", "A=\n"}};
+    handover.command = {"/usr/bin/php-cgi8.2", "-d", "x=\"y\""};
     handover.slots = 1024;
     handover.totals = R"({"a":1})";
     handover.generation = 4;

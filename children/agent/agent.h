@@ -26,7 +26,7 @@ struct Agent {
     int listener_fd = 0;  // where PHP takes the listener to be: FastCGI 0, LSAPI a copy of that
     int zygote_channel = -1;
     int scoreboard = -1;
-    int nice = 0;  // as the zygote was started; the supervisor may change it for the zygote itself
+    int nice = 0;      // as the zygote was started; the supervisor may change it for the zygote itself
     int library = -1;  // the agent's own file, by which the loader found it
     int handoff = -1;
     int listeners[max_listeners] = {};

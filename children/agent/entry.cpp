@@ -43,6 +43,9 @@ ssize_t read_connection(void* to, size_t size) noexcept {
         return 0;
     }
     if (connection.available()) {
+        if (connection.begins()) {  // it came together with the request before
+            publish_progress();
+        }
         return static_cast<ssize_t>(connection.take(to, size));
     }
     if (connection.over) {
@@ -77,12 +80,16 @@ ssize_t read_connection(void* to, size_t size) noexcept {
         }
     }
     if (connection.worth_receiving(size)) {
-        return connection.receive(to, size);
+        const ssize_t received = connection.receive(to, size);
+        if (connection.begins()) {
+            publish_progress();
+        }
+        return received;
     }
     switch (connection.fill(true)) {
         case Connection::Fill::data:
             (void)connection.admit();
-            if (!was_running) {
+            if (!was_running || connection.begins()) {
                 publish_progress();
             }
             return static_cast<ssize_t>(connection.take(to, size));

@@ -153,10 +153,9 @@ void on_overtime(int number, siginfo_t* info, void* /*context*/) {
         kill(getpid(), number);
     } else {
         // Which request is meant: this child may have gone on to another one meanwhile.
-        const auto answered =
-            static_cast<std::uint32_t>(agent.slot->requests.load(std::memory_order_relaxed));
+        const auto begun = static_cast<std::uint32_t>(agent.slot->begun.load(std::memory_order_relaxed));
         const ChildState state = agent.slot->state.load(std::memory_order_relaxed);
-        if (answered == static_cast<std::uint32_t>(info->si_value.sival_int) &&
+        if (begun == static_cast<std::uint32_t>(info->si_value.sival_int) &&
             (state == ChildState::busy || state == ChildState::finishing)) {
             end_request(state);
         }

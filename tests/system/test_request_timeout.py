@@ -100,3 +100,13 @@ def test_the_time_of_one_request_is_not_that_of_the_next(start):
         for _ in range(8):
             assert pool.ask(connection, "sleep.php", "ms=400").text == "slept 400\n"
     assert pool.children == first
+
+
+@kinds.both
+def test_a_request_behind_one_whose_client_left_has_its_own_time(start):
+    pool = start.cede(children=1, listen=[start.new_address("unix")], options=["--request-timeout", "2s"])
+    first = pool.children
+    with pool.connect() as leaves:
+        leaves.send(pool.request("sleep.php", "ms=1800"))
+    assert pool.get("sleep.php", "ms=1800").text == "slept 1800\n"
+    assert pool.children == first

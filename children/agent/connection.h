@@ -60,7 +60,11 @@ class Connection {
     [[nodiscard]] std::uint16_t request_id() const noexcept { return exchange_.request_id(); }
     // PHP has been given a part of a request's head and waits for more of it.
     [[nodiscard]] bool in_head() const noexcept { return exchange_.in_head(); }
+    // One request has no answer yet, and no other has been announced.
+    [[nodiscard]] bool alone() const noexcept { return exchange_.requests() == exchange_.answers() + 1; }
     // The peer has nothing more to send for the latest request: closing can not reset the answer on its way.
+    [[nodiscard]] bool received_whole() const noexcept { return exchange_.request_complete(); }
+    // The same, and PHP has read it.
     [[nodiscard]] bool request_complete() const noexcept {
         return exchange_.request_complete() && !available();
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The end of a request that has run for too long, as the web server sees it.
+#include <chrono>
 #include <csignal>
 #include <string>
 #include <sys/socket.h>
@@ -88,6 +89,57 @@ TEST_CASE("an answer that has begun is cut off, and nothing makes it look comple
     CHECK(everything(client.get()) == "a part");
 }
 
+TEST_CASE("a line for the web server's log is no beginning of an answer") {
+    for (const bool behind_output : {false, true}) {
+        CAPTURE(behind_output);
+        const TempDirectory folder;
+        const Gate gate{folder.path("gate")};
+        Stage stage;
+        const UniqueFd client = stage.connect();
+        REQUIRE(send_text(client.get(), command(behind_output ? "wait-log-behind" : "wait-log", gate.path)));
+        REQUIRE(soon([&] { return !silent(client.get()) && StandIn::sleeps(stage.child); }));
+        stage.tell_to_end_request(stage.child, 1);
+        const Answer answer = read_answer(client.get());
+        CHECK(answer.complete != behind_output);
+        CHECK(answer.text == (behind_output ? "aa line" : "a line" + std::string{page}));
+        CHECK(has_left(stage, stage.child));
+    }
+}
+
+TEST_CASE("a request that came behind another one is ended as any other") {
+    const TempDirectory folder;
+    const Gate gate{folder.path("gate")};
+    Stage stage;
+    const UniqueFd client = stage.connect();
+    REQUIRE(send_text(client.get(), command("hello") + command("wait", gate.path)));
+    CHECK(read_answer(client.get()).text == "hello");
+    REQUIRE(soon([&] { return stage.slot(0).begun.load() == 2; }));
+    REQUIRE(stage.becomes(0, ChildState::busy));
+    stage.tell_to_end_request(stage.child, 2);
+    const Answer answer = read_answer(client.get());
+    CHECK(answer.complete);
+    CHECK(answer.text == page);
+    CHECK(has_left(stage, stage.child));
+}
+
+TEST_CASE("with a part of the next request behind it a request runs, and is ended without an answer") {
+    const TempDirectory folder;
+    const Gate gate{folder.path("gate")};
+    Stage stage;
+    const UniqueFd client = stage.connect();
+    const std::string next = record(1, std::string("\0\1\1\0\0\0\0\0", 8), 0, 258);
+    REQUIRE(send_text(client.get(), command("wait", gate.path) + next));
+    REQUIRE(stage.becomes(0, ChildState::busy));
+    stage.tell_to_end_request(stage.child, 1);
+    CHECK(has_left(stage, stage.child));
+    std::string received;
+    char byte = 0;
+    while (::recv(client.get(), &byte, 1, 0) > 0) {
+        received += byte;
+    }
+    CHECK(received.empty());
+}
+
 TEST_CASE("an answer that does not fit is none") {
     Stage stage;
     const UniqueFd client = stage.connect();
@@ -117,6 +169,18 @@ TEST_CASE("what the peer still sends of its request does not reset the answer") 
     CHECK(answer.complete);
     CHECK(answer.text == page);
     CHECK(has_left(stage, stage.child));
+}
+
+TEST_CASE("a child whose program has not read all that came of its request does not wait for more") {
+    Stage stage;
+    const UniqueFd client = stage.connect();
+    REQUIRE(send_text(client.get(), command("spin-early", {}, true, "a body")));
+    REQUIRE(stage.becomes(0, ChildState::busy));
+    const auto start = std::chrono::steady_clock::now();
+    stage.tell_to_end_request(stage.child, 1);
+    CHECK(has_left(stage, stage.child));
+    CHECK(std::chrono::steady_clock::now() - start < std::chrono::milliseconds{900});
+    CHECK(read_answer(client.get()).text == page);
 }
 
 TEST_CASE("only the request that is meant is ended") {
@@ -227,6 +291,20 @@ TEST_CASE("lsapi: a request that has not begun to answer is ended with a complet
         CHECK(client.ends());
         CHECK(has_left(stage, stage.child));
     }
+}
+
+TEST_CASE("lsapi: a line for the web server's log is no beginning of an answer") {
+    const TempDirectory folder;
+    const Gate gate{folder.path("gate")};
+    lsapi::Stage stage;
+    lsapi::Client client = stage.client();
+    REQUIRE(client.send(lsapi::command("wait-log", gate.path)));
+    REQUIRE(soon([&] { return client.holds("a line") && StandIn::sleeps(stage.child); }));
+    stage.tell_to_end_request(stage.child, 1);
+    const lsapi::Answer answer = client.read_answer();
+    CHECK(answer.complete);
+    CHECK(answer.status == 504);
+    CHECK(has_left(stage, stage.child));
 }
 
 TEST_CASE("lsapi: an answer that has begun is cut off") {

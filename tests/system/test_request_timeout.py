@@ -44,6 +44,12 @@ def test_an_answer_that_has_begun_is_cut_off_and_does_not_look_complete(start):
 
 
 @kinds.both
+def test_a_request_that_has_only_logged_gets_its_answer(start):
+    pool = start.cede(children=1, options=LIMIT)
+    assert is_told(pool.get("overlong.php", "how=sleep&log=a-line"))
+
+
+@kinds.both
 def test_after_a_burst_of_endless_requests_service_is_normal_again(start):
     pool = start.cede(children=4, options=LIMIT)
     answers = parallel([lambda: pool.get("overlong.php", "how=loop") for _ in range(8)], 30)

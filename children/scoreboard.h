@@ -17,7 +17,7 @@
 namespace cede::children {
 
 inline constexpr std::uint32_t scoreboard_magic = 0x63656465;  // "cede"
-inline constexpr std::uint32_t scoreboard_version = 5;
+inline constexpr std::uint32_t scoreboard_version = 6;
 inline constexpr std::size_t page_size = 4096;
 
 // docs/states.md has the table of moves. All moves of a slot are made by the child that owns it, except
@@ -102,17 +102,20 @@ struct alignas(page_size) Slot {
     std::atomic<ChildState> state{ChildState::empty};
     std::atomic<std::uint32_t> pid{0};       // written by the process between zygote and child
     std::atomic<std::uint64_t> since_ns{0};  // CLOCK_MONOTONIC of the last move to free or idle
-    std::atomic<std::uint64_t> requests{0};
+    std::atomic<std::uint64_t> requests{0};  // answered
     std::atomic<std::uint64_t> accepted{0};  // connections taken from a listener
     std::atomic<std::uint64_t> taken{0};     // parked connections taken from the handoff queue
     std::atomic<std::uint64_t> parked{0};    // connections given up by parking
     std::atomic<std::uint64_t> closed{0};    // connections given up by closing
     std::atomic<std::uint64_t> refused{0};   // requests that broke the protocol and did not reach PHP
     // By the supervisor. A child that changes them harms itself alone.
-    std::atomic<std::uint64_t> quota{0};   // requests after which it ends; 0: no limit
+    std::atomic<std::uint64_t> quota{0};   // requests that it may begin; 0: no limit
     std::atomic<std::uint32_t> retire{0};  // not 0: it is to end, between two requests
     // By the child again.
     std::atomic<std::uint64_t> timed_out{0};  // of the refused: those whose head did not come in time
+    // Requests whose head was complete when it was their turn. Of those whose client left, some are never
+    // answered.
+    std::atomic<std::uint64_t> begun{0};
 };
 
 static_assert(sizeof(Control) == page_size && sizeof(Slot) == page_size);

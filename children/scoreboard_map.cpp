@@ -70,8 +70,9 @@ void ScoreboardMap::reset(std::uint32_t index, ChildState state) noexcept {
     Slot& cleared = slot(index);
     cleared.pid.store(0);
     cleared.since_ns.store(0);
-    for (auto* counter : {&cleared.requests, &cleared.accepted, &cleared.taken, &cleared.parked,
-                          &cleared.closed, &cleared.refused, &cleared.quota}) {
+    for (auto* counter :
+         {&cleared.requests, &cleared.accepted, &cleared.taken, &cleared.parked, &cleared.closed,
+          &cleared.refused, &cleared.quota, &cleared.timed_out, &cleared.begun}) {
         counter->store(0);
     }
     cleared.retire.store(0);

@@ -25,7 +25,7 @@ inline constexpr char saved_preload_variable[] = "CEDE_LD_PRELOAD";
 inline constexpr char hidden_variable[] = "CEDE_HIDE";
 
 // --- supervisor -> child: end your request (--request-timeout). With the number of requests that it had
-// answered by then as its value (sigqueue(3)), so that no later one is meant. Not SIGRTMIN, which PHP's
+// begun by then as its value (sigqueue(3)), so that no later one is meant. Not SIGRTMIN, which PHP's
 // threaded builds take for their own time limit, nor SIGRTMAX, which is what others take. ---
 inline constexpr int overtime_signal = 61;
 

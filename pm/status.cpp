@@ -75,6 +75,7 @@ json::object totals_of(const Status& status) {
             {"parked", counts.parked},
             {"closed", counts.closed},
             {"refused", counts.refused},
+            {"timed_out", counts.timed_out},
             {"children_started", status.events.started},
             {"children_ended", status.events.ended},
             {"children_killed", status.events.killed},

@@ -48,8 +48,8 @@ std::string_view word_for(children::Waiting mark) noexcept {
 }
 
 Counts counts_in(const children::Slot& slot) noexcept {
-    return {slot.requests.load(), slot.accepted.load(), slot.taken.load(),
-            slot.parked.load(),   slot.closed.load(),   slot.refused.load()};
+    return {slot.requests.load(), slot.accepted.load(), slot.taken.load(),    slot.parked.load(),
+            slot.closed.load(),   slot.refused.load(),  slot.timed_out.load()};
 }
 
 // Slots are the children's to write: nonsense there is a wrong word here.

@@ -25,15 +25,15 @@ namespace {
 constexpr auto fast_stop_grace = std::chrono::milliseconds{500};
 constexpr std::size_t most_early_exits = 64;
 
-// `answered`: how many requests it had answered when the one that is meant was seen to run. To the one thread
-// that runs PHP, whatever others an extension has.
-void ask_to_end_request(pid_t pid, std::uint64_t answered) noexcept {
+// `begun`: how many requests it had begun when the one that is meant, the latest, was seen to run. To the one
+// thread that runs PHP, whatever others an extension has.
+void ask_to_end_request(pid_t pid, std::uint64_t begun) noexcept {
     siginfo_t info{};
     info.si_signo = children::overtime_signal;
     info.si_code = SI_QUEUE;
     info.si_pid = getpid();
     info.si_uid = getuid();
-    info.si_value.sival_int = static_cast<int>(answered);
+    info.si_value.sival_int = static_cast<int>(begun);
     syscall(SYS_rt_tgsigqueueinfo, pid, pid, children::overtime_signal, &info);
 }
 
@@ -234,7 +234,7 @@ void Supervisor::end_overlong(Clock::time_point now) {
         const ChildState state = books.state.load();
         const bool runs = state == ChildState::busy ||
                           (state == ChildState::finishing && config_.request_timeout_track_finished);
-        views.push_back({child.pid, child.phase == Pool::Phase::alive && runs, books.requests.load()});
+        views.push_back({child.pid, child.phase == Pool::Phase::alive && runs, books.begun.load()});
     }
     for (const Overtime::Ending ending : overtime_.check(views, now)) {
         const bool forced = ending.how == Overtime::How::force;

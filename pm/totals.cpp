@@ -21,9 +21,10 @@ struct Field {
     std::uint64_t T::*member;
 };
 
-constexpr Field<Counts> each_count[] = {{"requests", &Counts::requests}, {"accepted", &Counts::accepted},
-                                        {"taken", &Counts::taken},       {"parked", &Counts::parked},
-                                        {"closed", &Counts::closed},     {"refused", &Counts::refused}};
+constexpr Field<Counts> each_count[] = {{"requests", &Counts::requests},  {"accepted", &Counts::accepted},
+                                        {"taken", &Counts::taken},        {"parked", &Counts::parked},
+                                        {"closed", &Counts::closed},      {"refused", &Counts::refused},
+                                        {"timed_out", &Counts::timed_out}};
 
 using Events = Totals::Events;
 constexpr Field<Events> each_event[] = {{"started", &Events::started},

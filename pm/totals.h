@@ -12,11 +12,12 @@ namespace cede::pm {
 // What one child counts, or all of them together.
 struct Counts {
     std::uint64_t requests = 0;
-    std::uint64_t accepted = 0;  // connections taken from a listening socket
-    std::uint64_t taken = 0;     // parked connections taken on
-    std::uint64_t parked = 0;    // connections given up by parking
-    std::uint64_t closed = 0;    // connections given up by closing
-    std::uint64_t refused = 0;   // requests that broke the protocol
+    std::uint64_t accepted = 0;   // connections taken from a listening socket
+    std::uint64_t taken = 0;      // parked connections taken on
+    std::uint64_t parked = 0;     // connections given up by parking
+    std::uint64_t closed = 0;     // connections given up by closing
+    std::uint64_t refused = 0;    // requests that broke the protocol
+    std::uint64_t timed_out = 0;  // of those: their heads did not come in time
     bool operator==(const Counts&) const = default;
 };
 

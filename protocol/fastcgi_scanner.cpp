@@ -40,12 +40,15 @@ void RequestScanner::feed(Bytes bytes) noexcept {
             head_complete_ = false;
             request_complete_ = false;
         }
+        const bool had_head = head_complete_;
         // PHP takes any record but PARAMS for the end of the parameters; STDIN is the one that occurs.
         head_complete_ = head_complete_ || (begun && header().type == RecordType::stdin_stream);
         if (ended && header().content_length == 0) {
             head_complete_ = head_complete_ || header().type == RecordType::params;
             request_complete_ = request_complete_ || header().type == RecordType::stdin_stream;
         }
+        // Before any BEGIN_REQUEST: the rest of a request that another process has answered.
+        heads_ += head_complete_ && !had_head && begun_ > 0 ? 1U : 0U;
     }
 }
 

@@ -37,7 +37,9 @@ class RequestScanner : public RecordTracker {
     void feed(Bytes bytes) noexcept;
     // BEGIN_REQUEST records seen.
     [[nodiscard]] std::uint64_t begun() const noexcept { return begun_; }
-    // Of the latest of them.
+    // How many of them have had a complete head.
+    [[nodiscard]] std::uint64_t heads() const noexcept { return heads_; }
+    // Of the latest BEGIN_REQUEST.
     [[nodiscard]] std::uint16_t request_id() const noexcept { return request_id_; }
     // The latest request's head is complete (empty PARAMS record seen), so that a script may run.
     [[nodiscard]] bool head_complete() const noexcept { return head_complete_; }
@@ -51,6 +53,7 @@ class RequestScanner : public RecordTracker {
 
   private:
     std::uint64_t begun_ = 0;
+    std::uint64_t heads_ = 0;
     std::uint16_t request_id_ = 0;
     bool head_complete_ = false;
     bool request_complete_ = false;

@@ -38,6 +38,7 @@ struct Agent {
     bool environment_cleaned = false;
     // Bytes of the running request's answer may have gone out. A signal handler reads it.
     volatile bool answer_begun = false;
+    std::uint16_t request_id = 0;     // FastCGI: of the latest request that was begun, if it was the only one
     bool orphaned = false;            // the supervisor is gone
     bool exhausted = false;           // out of descriptors
     bool sleep_broken = false;        // a signal ended a sleep: a wake-up may have come with it

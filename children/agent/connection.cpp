@@ -18,6 +18,7 @@ constinit std::byte buffer[Connection::capacity] = {};
 void Connection::open(int fd) noexcept {
     fd_ = fd;
     begin_ = admitted_ = end_ = 0;
+    begun_ = 0;
     exchange_.reset();
     new_to_php = true;
     closing = false;
@@ -78,6 +79,17 @@ std::size_t Connection::take(void* to, std::size_t size) noexcept {
     std::memcpy(to, buffer + begin_, taken);
     begin_ += taken;
     return taken;
+}
+
+std::uint64_t Connection::due() const noexcept {
+    const std::uint64_t turns = exchange_.answers() + 1;
+    return exchange_.heads() < turns ? exchange_.heads() : turns;
+}
+
+std::uint64_t Connection::begin() noexcept {
+    const std::uint64_t before = begun_;
+    begun_ = begins() ? due() : begun_;
+    return begun_ - before;
 }
 
 bool Connection::wrote(const void* data, std::size_t size) noexcept {

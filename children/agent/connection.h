@@ -51,12 +51,20 @@ class Connection {
         return !buffered() && exchange_.at_boundary() && exchange_.settled();
     }
     [[nodiscard]] bool answered() const noexcept { return exchange_.requests() > 0 && exchange_.settled(); }
-    [[nodiscard]] bool running() const noexcept { return !exchange_.settled() && exchange_.head_complete(); }
+    [[nodiscard]] bool running() const noexcept { return exchange_.heads() > exchange_.answers(); }
+    // A request has a complete head, it is its turn, and begin() was not called for it yet.
+    [[nodiscard]] bool begins() const noexcept { return begun_ < due(); }
+    // How many there are of those: one, with any PHP that reads no request ahead of its time.
+    std::uint64_t begin() noexcept;
     // FastCGI: the latest request's id.
     [[nodiscard]] std::uint16_t request_id() const noexcept { return exchange_.request_id(); }
     // PHP has been given a part of a request's head and waits for more of it.
     [[nodiscard]] bool in_head() const noexcept { return exchange_.in_head(); }
+    // One request has no answer yet, and no other has been announced.
+    [[nodiscard]] bool alone() const noexcept { return exchange_.requests() == exchange_.answers() + 1; }
     // The peer has nothing more to send for the latest request: closing can not reset the answer on its way.
+    [[nodiscard]] bool received_whole() const noexcept { return exchange_.request_complete(); }
+    // The same, and PHP has read it.
     [[nodiscard]] bool request_complete() const noexcept {
         return exchange_.request_complete() && !available();
     }
@@ -68,11 +76,15 @@ class Connection {
     std::uint64_t head_since_ns = 0;  // CLOCK_MONOTONIC; 0: nothing of a head has been waited for yet
 
   private:
+    // How many requests have had their turn.
+    [[nodiscard]] std::uint64_t due() const noexcept;
+
     int fd_ = -1;
     // Of the buffer: taken by PHP to begin_, available to it up to admitted_, received up to end_.
     std::size_t begin_ = 0;
     std::size_t admitted_ = 0;
     std::size_t end_ = 0;
+    std::uint64_t begun_ = 0;
     Exchange exchange_;
 };
 

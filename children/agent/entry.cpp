@@ -43,6 +43,9 @@ ssize_t read_connection(void* to, size_t size) noexcept {
         return 0;
     }
     if (connection.available()) {
+        if (connection.begins()) {  // it came together with the request before
+            publish_progress();
+        }
         return static_cast<ssize_t>(connection.take(to, size));
     }
     if (connection.over) {
@@ -77,12 +80,16 @@ ssize_t read_connection(void* to, size_t size) noexcept {
         }
     }
     if (connection.worth_receiving(size)) {
-        return connection.receive(to, size);
+        const ssize_t received = connection.receive(to, size);
+        if (connection.begins()) {
+            publish_progress();
+        }
+        return received;
     }
     switch (connection.fill(true)) {
         case Connection::Fill::data:
             (void)connection.admit();
-            if (!was_running) {
+            if (!was_running || connection.begins()) {
                 publish_progress();
             }
             return static_cast<ssize_t>(connection.take(to, size));
@@ -161,11 +168,23 @@ bool ours(int fd) noexcept {
     return agent.connection.is(fd) && agent.role == Role::child;
 }
 
-void note_written(const void* from, ssize_t written) noexcept {
-    if (written > 0 && agent.connection.fd() >= 0 &&
-        agent.connection.wrote(from, static_cast<size_t>(written))) {
-        count(agent.slot->requests);
-        publish(children::ChildState::finishing);
+void note_written(const iovec* parts, int count, ssize_t written, bool had_begun) noexcept {
+    if (written <= 0 || agent.connection.fd() < 0) {
+        return;
+    }
+    auto left = static_cast<std::size_t>(written);
+    bool whole = true;
+    for (int i = 0; i < count; ++i) {
+        const std::size_t size = parts[i].iov_len < left ? parts[i].iov_len : left;
+        whole = whole && size == parts[i].iov_len;
+        left -= size;
+        if (size > 0 && agent.connection.wrote(parts[i].iov_base, size)) {
+            agent::count(agent.slot->requests);
+            publish(children::ChildState::finishing);
+        }
+    }
+    if (whole && !had_begun) {
+        note_whole_write(parts, count);
     }
 }
 
@@ -210,9 +229,10 @@ CEDE_EXPORT ssize_t write(int fd, const void* from, size_t size) {
     if (!cede::agent::ours(fd)) {
         return libc().write(fd, from, size);
     }
-    cede::agent::note_writing(from, size);
+    const iovec part{const_cast<void*>(from), size};
+    const bool had_begun = cede::agent::note_writing(&part, 1);
     const ssize_t written = libc().write(fd, from, size);
-    cede::agent::note_written(from, written);
+    cede::agent::note_written(&part, 1, written, had_begun);
     return written;
 }
 
@@ -220,9 +240,10 @@ CEDE_EXPORT ssize_t send(int fd, const void* from, size_t size, int flags) {
     if (!cede::agent::ours(fd)) {
         return libc().send(fd, from, size, flags);
     }
-    cede::agent::note_writing(from, size);
+    const iovec part{const_cast<void*>(from), size};
+    const bool had_begun = cede::agent::note_writing(&part, 1);
     const ssize_t written = libc().send(fd, from, size, flags);
-    cede::agent::note_written(from, written);
+    cede::agent::note_written(&part, 1, written, had_begun);
     return written;
 }
 

@@ -111,8 +111,8 @@ bool Exchange::in_head() const noexcept {
     return !lsapi() && fastcgi_.in.in_head();
 }
 
-bool Exchange::head_complete() const noexcept {
-    return lsapi() ? lsapi_.requests > 0 : fastcgi_.in.head_complete();
+std::uint64_t Exchange::heads() const noexcept {
+    return lsapi() ? lsapi_.requests : fastcgi_.in.heads();
 }
 
 bool Exchange::request_complete() const noexcept {

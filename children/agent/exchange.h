@@ -47,8 +47,8 @@ class Exchange {
     [[nodiscard]] bool settled() const noexcept { return answers() >= requests(); }
     // FastCGI: a part of a head has come, and not all of it.
     [[nodiscard]] bool in_head() const noexcept;
-    // The latest request's head has been passed, so that a script may run.
-    [[nodiscard]] bool head_complete() const noexcept;
+    // Requests whose head has been passed, so that a script may run.
+    [[nodiscard]] std::uint64_t heads() const noexcept;
     // The peer has nothing more to send for the latest request.
     [[nodiscard]] bool request_complete() const noexcept;
     // FastCGI: the latest request's id.

@@ -125,18 +125,11 @@ CEDE_EXPORT int select(int count, fd_set* readable, fd_set* writable, fd_set* ot
 }
 
 CEDE_EXPORT ssize_t writev(int fd, const iovec* parts, int count) {
-    const bool ours = cede::agent::ours(fd) && count > 0;
-    if (ours) {
-        cede::agent::note_writing(parts[0].iov_base, parts[0].iov_len);
+    if (!cede::agent::ours(fd) || count <= 0) {
+        return libc().writev(fd, parts, count);
     }
+    const bool had_begun = cede::agent::note_writing(parts, count);
     const ssize_t written = libc().writev(fd, parts, count);
-    if (written > 0 && ours) {
-        ssize_t left = written;
-        for (int i = 0; i < count && left > 0; ++i) {
-            const auto size = static_cast<ssize_t>(parts[i].iov_len);
-            cede::agent::note_written(parts[i].iov_base, size < left ? size : left);
-            left -= size;
-        }
-    }
+    cede::agent::note_written(parts, count, written, had_begun);
     return written;
 }

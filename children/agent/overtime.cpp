@@ -59,7 +59,7 @@ protocol::Bytes bytes_of(std::string_view text) noexcept {
 }
 
 std::size_t write_fastcgi(MutableBytes out) noexcept {
-    const std::uint16_t id = agent.connection.request_id();
+    const std::uint16_t id = agent.request_id;
     Piecewise answer{out};
     answer.add(fastcgi::write_stream(answer.rest(), fastcgi::RecordType::stdout_stream, id, bytes_of(head)));
     answer.add(fastcgi::write_stream(answer.rest(), fastcgi::RecordType::stdout_stream, id, bytes_of(body)));
@@ -96,7 +96,7 @@ void drain() noexcept {
         char unread[4096];
         const ssize_t size = libc().recv(fd, unread, sizeof unread, MSG_DONTWAIT);
         const bool nothing = size < 0 && (errno == EAGAIN || errno == EINTR);
-        if (size == 0 || (size < 0 && !nothing) || (nothing && agent.connection.request_complete())) {
+        if (size == 0 || (size < 0 && !nothing) || (nothing && agent.connection.received_whole())) {
             return;
         }
         if (nothing) {
@@ -126,8 +126,11 @@ bool ends_by_term() noexcept {
 }
 
 void end_request(ChildState state) noexcept {
-    // Of an answer that has begun no end is made up: the part would pass for the whole.
-    if (state == ChildState::busy && agent.connection.fd() >= 0 && !agent.answer_begun && send_answer()) {
+    // Of an answer that has begun no end is made up: the part would pass for the whole. Nor is one given
+    // while a second request is on the connection, which would take it for its own or be lost behind it.
+    const bool answerable = state == ChildState::busy && agent.connection.fd() >= 0 &&
+                            agent.connection.alone() && !agent.answer_begun;
+    if (answerable && send_answer()) {
         drain();
     }
     let_connection_go();
@@ -153,15 +156,55 @@ void on_overtime(int number, siginfo_t* info, void* /*context*/) {
         kill(getpid(), number);
     } else {
         // Which request is meant: this child may have gone on to another one meanwhile.
-        const auto answered =
-            static_cast<std::uint32_t>(agent.slot->requests.load(std::memory_order_relaxed));
+        const auto begun = static_cast<std::uint32_t>(agent.slot->begun.load(std::memory_order_relaxed));
         const ChildState state = agent.slot->state.load(std::memory_order_relaxed);
-        if (answered == static_cast<std::uint32_t>(info->si_value.sival_int) &&
+        if (begun == static_cast<std::uint32_t>(info->si_value.sival_int) &&
             (state == ChildState::busy || state == ChildState::finishing)) {
             end_request(state);
         }
     }
     errno = before;
+}
+
+// Of a header of the protocol that is spoken: what follows it, if it is a line for the web server's log.
+bool leads_log_line(protocol::Bytes header, std::size_t& content) noexcept {
+    if (agent.protocol == Protocol::lsapi) {
+        const lsapi::PacketHeader packet = lsapi::decode_header(header);
+        constexpr auto least = static_cast<std::int32_t>(lsapi::packet_header_size);
+        content = packet.length > least ? static_cast<std::size_t>(packet.length - least) : 0;
+        return packet.type == lsapi::PacketType::stderr_stream && packet.length >= least;
+    }
+    const fastcgi::RecordHeader record = fastcgi::decode_header(header);
+    content = std::size_t{record.content_length} + record.padding_length;
+    return record.type == fastcgi::RecordType::stderr_stream;
+}
+
+// They hold whole records or packets of that kind, and nothing else.
+bool only_log_lines(const iovec* parts, int count) noexcept {
+    static_assert(fastcgi::header_size == lsapi::packet_header_size);
+    std::byte header[fastcgi::header_size];
+    std::size_t have = 0;
+    std::size_t content = 0;
+    for (int i = 0; i < count; ++i) {
+        const auto* const from = static_cast<const std::byte*>(parts[i].iov_base);
+        for (std::size_t at = 0; at < parts[i].iov_len;) {
+            if (content > 0) {
+                const std::size_t left = parts[i].iov_len - at;
+                const std::size_t part = content < left ? content : left;
+                content -= part;
+                at += part;
+                continue;
+            }
+            header[have++] = from[at++];
+            if (have == sizeof header) {
+                have = 0;
+                if (!leads_log_line(header, content)) {
+                    return false;
+                }
+            }
+        }
+    }
+    return have == 0 && content == 0;
 }
 
 bool is_ours(const struct sigaction& action) noexcept {
@@ -185,14 +228,22 @@ void forget_overtime() noexcept {
     }
 }
 
-void note_writing(const void* from, std::size_t size) noexcept {
+bool note_writing(const iovec* parts, int count) noexcept {
+    const bool before = agent.answer_begun;
     // lsphp acknowledges a request before it runs it, which is no part of the answer.
-    if (agent.protocol == Protocol::lsapi && size == lsapi::packet_header_size &&
-        lsapi::decode_header({static_cast<const std::byte*>(from), size}).type ==
+    if (agent.protocol == Protocol::lsapi && count > 0 && parts[0].iov_len == lsapi::packet_header_size &&
+        lsapi::decode_header({static_cast<const std::byte*>(parts[0].iov_base), parts[0].iov_len}).type ==
             lsapi::PacketType::req_received) {
-        return;
+        return before;
     }
     agent.answer_begun = true;
+    return before;
+}
+
+void note_whole_write(const iovec* parts, int count) noexcept {
+    if (only_log_lines(parts, count)) {
+        agent.answer_begun = false;
+    }
 }
 
 bool overtime_disposition(int number, const struct sigaction* action, struct sigaction* old,

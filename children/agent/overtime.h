@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
 #include <signal.h>
+#include <sys/uio.h>
 
 // The end of a request that has run for too long (--request-timeout): the supervisor asks by a real-time
 // signal (children::overtime_signal), the only kind that PHP never takes for itself. The web server gets a
@@ -14,8 +14,11 @@ void watch_overtime() noexcept;
 // In a copy that a script has forked: the signal means there what it means to everybody.
 void forget_overtime() noexcept;
 
-// In front of each write to the connection.
-void note_writing(const void* from, std::size_t size) noexcept;
+// In front of each write to the connection. True: a part of the answer has gone out before.
+bool note_writing(const iovec* parts, int count) noexcept;
+// Behind a write that the kernel has taken as a whole, if nothing of the answer had gone out before: what PHP
+// logs to the web server is no part of the answer.
+void note_whole_write(const iovec* parts, int count) noexcept;
 
 // Scripts and their libraries find the signal's default in place of our handler, and may set their own, which
 // then counts. True: the call was about that signal and has been carried out; errno and `result` are those of

@@ -184,7 +184,7 @@ int take_connection(sockaddr* address, socklen_t* length) noexcept {
 bool retiring() noexcept {
     const std::uint64_t quota = agent.slot->quota.load(std::memory_order_relaxed);
     return agent.slot->retire.load(std::memory_order_relaxed) != 0 ||
-           (quota != 0 && agent.slot->requests.load(std::memory_order_relaxed) >= quota);
+           (quota != 0 && agent.slot->begun.load(std::memory_order_relaxed) >= quota);
 }
 
 int leave() noexcept {

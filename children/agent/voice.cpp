@@ -14,9 +14,9 @@ using children::ChildState;
 using children::RunMode;
 using children::Waiting;
 
-void count(std::atomic<std::uint64_t>& counter) noexcept {
+void count(std::atomic<std::uint64_t>& counter, std::uint64_t more) noexcept {
     // One writer: a plain increment, without the cost of a locked one.
-    counter.store(counter.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    counter.store(counter.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
 }
 
 // Sequentially consistent on purpose: what follows reads Control::waiting, and the supervisor does the

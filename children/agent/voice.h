@@ -10,7 +10,7 @@
 // What the child says to the supervisor, and hears from it.
 namespace cede::agent {
 
-void count(std::atomic<std::uint64_t>& counter) noexcept;
+void count(std::atomic<std::uint64_t>& counter, std::uint64_t more = 1) noexcept;
 
 // Sequentially consistent on purpose: what follows reads Control::waiting, and the supervisor does the
 // reverse. One of the two always sees the other.

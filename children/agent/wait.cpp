@@ -196,7 +196,13 @@ Wake reasons_to_give_up(bool fresh, bool& decided) noexcept {
 }  // namespace
 
 void publish_progress() noexcept {
-    agent.answer_begun = false;
+    // In this order: the signal of --request-timeout may come between any two of them.
+    if (const std::uint64_t begun = agent.connection.begin(); begun > 0) {
+        agent.answer_begun = false;
+        agent.request_id = agent.connection.request_id();
+        agent.connection.head_since_ns = 0;  // the next head has a time of its own
+        count(agent.slot->begun, begun);
+    }
     publish(agent.connection.running() ? ChildState::busy : ChildState::reading);
 }
 

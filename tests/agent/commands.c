@@ -169,7 +169,7 @@ bool carry_out(const struct request* request, int connection, struct text* out) 
         append_fork(out, connection, request->argument);
     } else if (strcmp(command, "fork-both") == 0) {
         append_format(out, "pid %d", (int)fork());
-    } else if (strcmp(command, "wait") == 0) {
+    } else if (strncmp(command, "wait", 4) == 0) {
         wait_at(request->argument);
         append_format(out, "waited");
     } else if (strcmp(command, "calls") == 0) {

@@ -72,7 +72,7 @@ TEST_CASE("an executed child's request can be ended, and its programs get none o
     const std::string request = command("spin");
     REQUIRE(send_text(client.get(), request));
     REQUIRE(stand_in.becomes(own_slot, ChildState::busy));
-    stand_in.tell_to_end_request(stand_in.pid(), 1);
+    stand_in.tell_to_end_request(stand_in.pid(), 2);
     CHECK(read_answer(client.get()).text.find("504") != std::string::npos);
     CHECK(stand_in.exit_of(stand_in.pid()) == 0);
 }

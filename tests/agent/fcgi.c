@@ -121,6 +121,20 @@ static bool write_all(int fd, const void* from, size_t size) {
     return true;
 }
 
+bool complain(int fd, const char* text, bool behind_output) {
+    static const unsigned char output[9] = {1, 6, 0, 1, 0, 1, 0, 0, 'a'};
+    const unsigned char header[8] = {1, 7, 0, 1, 0, (unsigned char)strlen(text), 0, 0};
+    struct text one = {0};
+    if (behind_output) {
+        append(&one, output, sizeof output);
+    }
+    append(&one, header, sizeof header);
+    append(&one, text, strlen(text));
+    const bool written = write_all(fd, one.bytes, one.size);
+    free(one.bytes);
+    return written;
+}
+
 bool answer(int fd, const struct text* text, bool in_three_writes) {
     static const unsigned char end[16] = {1, 3, 0, 1, 0, 8};
     enum { most = 65528 };

@@ -73,6 +73,9 @@ static void serve(void) {
             continue;
         }
         struct text out = {0};
+        if (strncmp(request.command, "wait-log", 8) == 0) {
+            complain(fd, "a line", strcmp(request.command, "wait-log-behind") == 0);
+        }
         if (!carry_out(&request, fd, &out)) {
             _exit(3);
         }

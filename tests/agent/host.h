@@ -26,6 +26,8 @@ struct request {
 bool read_exactly(int fd, void* to, size_t size);
 /* Without the body, if the command says so. */
 bool read_request(int fd, struct request* request);
+/* Tells the web server's log, and if wanted a byte of the answer before. */
+bool complain(int fd, const char* text, bool behind_output);
 bool answer(int fd, const struct text* text, bool in_three_writes);
 
 /* lsapi.c: as lsphp takes connections and requests, and answers. `select_first`: on a copy of descriptor 0,

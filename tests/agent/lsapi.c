@@ -138,6 +138,9 @@ static void serve_request(struct request* request) {
     if (!early && !finish && !skip) {
         take_body(request);
     }
+    if (strcmp(request->command, "wait-log") == 0) {
+        send_log("a line");
+    }
     if (!carry_out(request, connection, &out)) {
         _exit(3);
     }

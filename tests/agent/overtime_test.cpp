@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The end of a request that has run for too long, as the web server sees it.
+#include <chrono>
 #include <csignal>
 #include <string>
 #include <sys/socket.h>
@@ -53,7 +54,7 @@ TEST_CASE("a request that has not begun to answer is ended with a complete answe
         const UniqueFd client = stage.connect();
         REQUIRE(send_text(client.get(), command(how, gate.path)));
         REQUIRE(stage.becomes(0, ChildState::busy));
-        stage.tell_to_end_request(stage.child, 0);
+        stage.tell_to_end_request(stage.child, 1);
         const Answer answer = read_answer(client.get());
         CHECK(answer.complete);
         CHECK(answer.text == page);
@@ -70,7 +71,7 @@ TEST_CASE("that answer has the number of its request, and comes on a kept connec
                                         record(4, content, 0, 258) + record(4, "", 0, 258) +
                                         record(5, "", 0, 258)));
     REQUIRE(stage.becomes(0, ChildState::busy));
-    stage.tell_to_end_request(stage.child, 1);
+    stage.tell_to_end_request(stage.child, 2);
     const std::string received = everything(client.get());
     const std::size_t head = page.find("The");
     CHECK(received == record(6, page.substr(0, head), 0, 258) + record(6, page.substr(head), 0, 258) +
@@ -83,9 +84,60 @@ TEST_CASE("an answer that has begun is cut off, and nothing makes it look comple
     const UniqueFd client = stage.connect();
     REQUIRE(send_text(client.get(), command("begin", "a part")));
     REQUIRE(soon([&] { return !silent(client.get()); }));
-    stage.tell_to_end_request(stage.child, 0);
+    stage.tell_to_end_request(stage.child, 1);
     CHECK(has_left(stage, stage.child));
     CHECK(everything(client.get()) == "a part");
+}
+
+TEST_CASE("a line for the web server's log is no beginning of an answer") {
+    for (const bool behind_output : {false, true}) {
+        CAPTURE(behind_output);
+        const TempDirectory folder;
+        const Gate gate{folder.path("gate")};
+        Stage stage;
+        const UniqueFd client = stage.connect();
+        REQUIRE(send_text(client.get(), command(behind_output ? "wait-log-behind" : "wait-log", gate.path)));
+        REQUIRE(soon([&] { return !silent(client.get()) && StandIn::sleeps(stage.child); }));
+        stage.tell_to_end_request(stage.child, 1);
+        const Answer answer = read_answer(client.get());
+        CHECK(answer.complete != behind_output);
+        CHECK(answer.text == (behind_output ? "aa line" : "a line" + std::string{page}));
+        CHECK(has_left(stage, stage.child));
+    }
+}
+
+TEST_CASE("a request that came behind another one is ended as any other") {
+    const TempDirectory folder;
+    const Gate gate{folder.path("gate")};
+    Stage stage;
+    const UniqueFd client = stage.connect();
+    REQUIRE(send_text(client.get(), command("hello") + command("wait", gate.path)));
+    CHECK(read_answer(client.get()).text == "hello");
+    REQUIRE(soon([&] { return stage.slot(0).begun.load() == 2; }));
+    REQUIRE(stage.becomes(0, ChildState::busy));
+    stage.tell_to_end_request(stage.child, 2);
+    const Answer answer = read_answer(client.get());
+    CHECK(answer.complete);
+    CHECK(answer.text == page);
+    CHECK(has_left(stage, stage.child));
+}
+
+TEST_CASE("with a part of the next request behind it a request runs, and is ended without an answer") {
+    const TempDirectory folder;
+    const Gate gate{folder.path("gate")};
+    Stage stage;
+    const UniqueFd client = stage.connect();
+    const std::string next = record(1, std::string("\0\1\1\0\0\0\0\0", 8), 0, 258);
+    REQUIRE(send_text(client.get(), command("wait", gate.path) + next));
+    REQUIRE(stage.becomes(0, ChildState::busy));
+    stage.tell_to_end_request(stage.child, 1);
+    CHECK(has_left(stage, stage.child));
+    std::string received;
+    char byte = 0;
+    while (::recv(client.get(), &byte, 1, 0) > 0) {
+        received += byte;
+    }
+    CHECK(received.empty());
 }
 
 TEST_CASE("an answer that does not fit is none") {
@@ -93,7 +145,7 @@ TEST_CASE("an answer that does not fit is none") {
     const UniqueFd client = stage.connect();
     REQUIRE(send_text(client.get(), command("big", "9000000")));
     REQUIRE(soon([&] { return !silent(client.get()) && StandIn::sleeps(stage.child); }));
-    stage.tell_to_end_request(stage.child, 0);
+    stage.tell_to_end_request(stage.child, 1);
     CHECK(has_left(stage, stage.child));
     const Answer answer = read_answer(client.get());
     CHECK(answer.closed);
@@ -107,7 +159,7 @@ TEST_CASE("what the peer still sends of its request does not reset the answer") 
     REQUIRE(send_text(client.get(), begin_record(true) + record(4, pair("COMMAND", "spin-early")) +
                                         record(4, "") + record(5, std::string(60000, 'b'))));
     REQUIRE(stage.becomes(0, ChildState::busy));
-    stage.tell_to_end_request(stage.child, 0);
+    stage.tell_to_end_request(stage.child, 1);
     // In the middle of sending, as far as the peer knows.
     for (int i = 0; i < 8; ++i) {
         CHECK(send_text(client.get(), record(5, std::string(60000, 'b'))));
@@ -119,21 +171,65 @@ TEST_CASE("what the peer still sends of its request does not reset the answer") 
     CHECK(has_left(stage, stage.child));
 }
 
+TEST_CASE("a child whose program has not read all that came of its request does not wait for more") {
+    Stage stage;
+    const UniqueFd client = stage.connect();
+    REQUIRE(send_text(client.get(), command("spin-early", {}, true, "a body")));
+    REQUIRE(stage.becomes(0, ChildState::busy));
+    const auto start = std::chrono::steady_clock::now();
+    stage.tell_to_end_request(stage.child, 1);
+    CHECK(has_left(stage, stage.child));
+    CHECK(std::chrono::steady_clock::now() - start < std::chrono::milliseconds{900});
+    CHECK(read_answer(client.get()).text == page);
+}
+
 TEST_CASE("only the request that is meant is ended") {
     const TempDirectory folder;
     const Gate gate{folder.path("gate")};
     Stage stage;
     const UniqueFd client = stage.used_connection();
-    stage.tell_to_end_request(stage.child, 0);  // the one before
-    stage.tell_to_end_request(stage.child, 1);  // the next, which has not begun
+    stage.tell_to_end_request(stage.child, 1);  // the one before
+    stage.tell_to_end_request(stage.child, 2);  // the next, which has not begun
     CHECK(ask(client.get(), command("hello")) == "hello");
     REQUIRE(stage.becomes(0, ChildState::idle));
     REQUIRE(send_text(client.get(), command("wait", gate.path)));
     REQUIRE(stage.becomes(0, ChildState::busy));
-    stage.tell_to_end_request(stage.child, 1);
+    stage.tell_to_end_request(stage.child, 2);
     CHECK(soon([&] { return gate.open(); }));
     CHECK(read_answer(client.get()).text == "waited");
     CHECK(stage.becomes(0, ChildState::idle));
+}
+
+TEST_CASE("a request whose client has left is one that was begun, and the next is another one") {
+    const TempDirectory folder;
+    const Gate gate{folder.path("gate")};
+    Stage stage;
+    UniqueFd left = stage.connect();
+    REQUIRE(send_text(left.get(), command("big", "9000000")));
+    REQUIRE(soon([&] { return !silent(left.get()) && StandIn::sleeps(stage.child); }));
+    left.reset();
+    REQUIRE(stage.becomes(0, ChildState::free));
+    CHECK(stage.slot(0).requests.load() == 0);
+    CHECK(stage.slot(0).begun.load() == 1);
+    const UniqueFd client = stage.connect();
+    REQUIRE(send_text(client.get(), command("wait", gate.path)));
+    REQUIRE(stage.becomes(0, ChildState::busy));
+    CHECK(stage.slot(0).begun.load() == 2);
+    stage.tell_to_end_request(stage.child, 1);
+    CHECK(soon([&] { return gate.open(); }));
+    CHECK(read_answer(client.get()).text == "waited");
+}
+
+TEST_CASE("a child begins no more requests than its quota, whether or not they are answered") {
+    Stage stage;
+    stage.slot(0).quota.store(2);
+    CHECK(ask(stage.connect().get(), command("hello")) == "hello");
+    UniqueFd left = stage.connect();
+    REQUIRE(send_text(left.get(), command("big", "9000000")));
+    REQUIRE(soon([&] { return !silent(left.get()) && StandIn::sleeps(stage.child); }));
+    left.reset();
+    CHECK(stage.exit_of(stage.child).has_value());
+    CHECK(stage.slot(0).begun.load() == 2);
 }
 
 TEST_CASE("a script that blocks all signals is not ended by this one") {
@@ -144,7 +240,7 @@ TEST_CASE("a script that blocks all signals is not ended by this one") {
     REQUIRE(send_text(client.get(), command("block", gate.path)));
     UniqueFd held;
     REQUIRE(soon([&] { return static_cast<bool>(held = gate.hold()); }));
-    stage.tell_to_end_request(stage.child, 0);
+    stage.tell_to_end_request(stage.child, 1);
     held.reset();
     CHECK(read_answer(client.get()).text == "went on");
 }
@@ -174,7 +270,7 @@ TEST_CASE("a program finds no trace of the handler, and its own counts") {
     REQUIRE(stage.becomes(0, ChildState::idle));
     REQUIRE(send_text(client.get(), command("spin")));
     REQUIRE(stage.becomes(0, ChildState::busy));
-    stage.tell_to_end_request(stage.child, 3);
+    stage.tell_to_end_request(stage.child, 4);
     CHECK(read_answer(client.get()).text == page);
 }
 
@@ -187,7 +283,7 @@ TEST_CASE("lsapi: a request that has not begun to answer is ended with a complet
         lsapi::Client client = stage.used_client();
         REQUIRE(client.send(lsapi::command(how, gate.path)));
         REQUIRE(soon([&] { return client.holds(std::string("LS\7")); }));
-        stage.tell_to_end_request(stage.child, 1);
+        stage.tell_to_end_request(stage.child, 2);
         const lsapi::Answer answer = client.read_answer();
         CHECK(answer.complete);
         CHECK(answer.status == 504);
@@ -197,12 +293,26 @@ TEST_CASE("lsapi: a request that has not begun to answer is ended with a complet
     }
 }
 
+TEST_CASE("lsapi: a line for the web server's log is no beginning of an answer") {
+    const TempDirectory folder;
+    const Gate gate{folder.path("gate")};
+    lsapi::Stage stage;
+    lsapi::Client client = stage.client();
+    REQUIRE(client.send(lsapi::command("wait-log", gate.path)));
+    REQUIRE(soon([&] { return client.holds("a line") && StandIn::sleeps(stage.child); }));
+    stage.tell_to_end_request(stage.child, 1);
+    const lsapi::Answer answer = client.read_answer();
+    CHECK(answer.complete);
+    CHECK(answer.status == 504);
+    CHECK(has_left(stage, stage.child));
+}
+
 TEST_CASE("lsapi: an answer that has begun is cut off") {
     lsapi::Stage stage;
     lsapi::Client client = stage.client();
     REQUIRE(client.send(lsapi::command("begin", "a part")));
     REQUIRE(soon([&] { return client.holds("a part"); }));
-    stage.tell_to_end_request(stage.child, 0);
+    stage.tell_to_end_request(stage.child, 1);
     CHECK(has_left(stage, stage.child));
     CHECK(everything(client.fd()).empty());
 }

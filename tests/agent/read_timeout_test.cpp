@@ -112,6 +112,27 @@ TEST_CASE("a head that comes in time is served, however long its body and its sc
     CHECK_FALSE(stage.has_spoken(0));
 }
 
+TEST_CASE("a head that begins to arrive together with the one before has its own time") {
+    const TempDirectory folder;
+    const Gate gate{folder.path("gate")};
+    Stage stage;
+    stage.control().read_timeout_ms = limit_ms;
+    const UniqueFd client = stage.connect();
+    const std::string first = command("wait", gate.path);
+    const std::string second = command("hello");
+    REQUIRE(send_text(client.get(), first.substr(0, 30)));
+    REQUIRE(stage.becomes(0, ChildState::reading));
+    REQUIRE(soon([&] { return StandIn::sleeps(stage.child); }));
+    REQUIRE(send_text(client.get(), first.substr(30) + second.substr(0, 30)));
+    REQUIRE(stage.becomes(0, ChildState::busy));
+    std::this_thread::sleep_for(milliseconds{2 * limit_ms});
+    REQUIRE(soon([&] { return gate.open(); }));
+    CHECK(read_answer(client.get()).text == "waited");
+    CHECK(send_text(client.get(), second.substr(30)));
+    CHECK(read_answer(client.get()).text == "hello");
+    CHECK(stage.slot(0).timed_out.load() == 0);
+}
+
 TEST_CASE("a connection without a byte of a request has all the time") {
     Stage stage;
     stage.control().read_timeout_ms = limit_ms / 4;

@@ -265,12 +265,12 @@ bool StandIn::tell_to_give_up(std::uint32_t index) {
     return true;
 }
 
-void StandIn::tell_to_end_request(pid_t child, std::uint64_t answered) {
+void StandIn::tell_to_end_request(pid_t child, std::uint64_t begun) {
     siginfo_t info{};
     info.si_code = SI_QUEUE;
     info.si_pid = ::getpid();
     info.si_uid = ::getuid();
-    info.si_value.sival_int = static_cast<int>(answered);
+    info.si_value.sival_int = static_cast<int>(begun);
     ::syscall(SYS_rt_tgsigqueueinfo, child, child, children::overtime_signal, &info);
 }
 

@@ -81,8 +81,8 @@ class StandIn {
     void close_all_channels();
     // As the supervisor tells a child to give up. False: it was not idle.
     bool tell_to_give_up(std::uint32_t slot);
-    // As the supervisor ends a request that runs for too long: the one behind so many answers.
-    void tell_to_end_request(pid_t child, std::uint64_t answered);
+    // As the supervisor ends a request that runs for too long: the so-manieth that the child has begun.
+    void tell_to_end_request(pid_t child, std::uint64_t begun);
 
     [[nodiscard]] children::Slot& slot(std::uint32_t index) { return scoreboard_.slot(index); }
     [[nodiscard]] children::Control& control() { return scoreboard_.control(); }

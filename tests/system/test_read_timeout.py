@@ -4,6 +4,7 @@ import time
 
 from support import kinds
 from support.clients import close_all
+from support.control import Control
 from support.waiting import eventually
 
 pytestmark = kinds.both
@@ -22,6 +23,8 @@ def test_half_heads_hold_no_children(start):
     assert pool.children == first
     eventually(lambda: "did not arrive in time (--read-timeout)" in pool.process.log, "a line in the log")
     assert pool.process.log.count("--read-timeout") < 8
+    control = Control(pool, start.binary)
+    eventually(lambda: control.status["totals"]["timed_out"] == 8, "all are counted")
     close_all(halves)
 
 

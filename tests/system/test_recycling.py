@@ -30,6 +30,16 @@ def test_no_child_serves_more_than_its_quota_and_no_request_fails(start):
     pool.wait_for_children(4)
 
 
+def test_requests_whose_clients_leave_count_for_the_quota(start):
+    pool = start.cede(children=1, listen=[start.new_address("unix")],
+                      options=["--max-requests", "2", "--recycle-jitter", "0%"])
+    first = pool.children[0]
+    for _ in range(2):
+        with pool.connect() as leaves:
+            leaves.send(pool.request("sleep.php", "ms=50"))
+    assert pool.get("pid.php").text != str(first)
+
+
 def test_children_are_replaced_by_age_one_after_another(start):
     pool = start.cede(children=3, options=["--max-age", "1s"])
     first = set(pool.children)

@@ -139,7 +139,7 @@ def test_f109_a_pool_in_which_nothing_ends_any_more_is_replaced_as_a_whole(start
     stuck = [Background(pool.get, "sleep.php", "ms=60000") for _ in range(2)]
     pool.wait_for_children(2)
     old, zygote = set(pool.children), pool.zygote
-    eventually(lambda: "connections wait, and no request was ended" in pool.process.log or
+    eventually(lambda: "connections wait, and no request was begun or ended" in pool.process.log or
                pool.get("hello.php").text == "hello\n", "somebody waits", 20)
     assert "--stall-timeout" in pool.process.log
     assert pool.get("hello.php").text == "hello\n"

@@ -44,6 +44,12 @@ def test_an_answer_that_has_begun_is_cut_off_and_does_not_look_complete(start):
 
 
 @kinds.both
+def test_a_request_that_has_only_logged_gets_its_answer(start):
+    pool = start.cede(children=1, options=LIMIT)
+    assert is_told(pool.get("overlong.php", "how=sleep&log=a-line"))
+
+
+@kinds.both
 def test_after_a_burst_of_endless_requests_service_is_normal_again(start):
     pool = start.cede(children=4, options=LIMIT)
     answers = parallel([lambda: pool.get("overlong.php", "how=loop") for _ in range(8)], 30)
@@ -99,4 +105,14 @@ def test_the_time_of_one_request_is_not_that_of_the_next(start):
     with pool.connect() as connection:
         for _ in range(8):
             assert pool.ask(connection, "sleep.php", "ms=400").text == "slept 400\n"
+    assert pool.children == first
+
+
+@kinds.both
+def test_a_request_behind_one_whose_client_left_has_its_own_time(start):
+    pool = start.cede(children=1, listen=[start.new_address("unix")], options=["--request-timeout", "2s"])
+    first = pool.children
+    with pool.connect() as leaves:
+        leaves.send(pool.request("sleep.php", "ms=1800"))
+    assert pool.get("sleep.php", "ms=1800").text == "slept 1800\n"
     assert pool.children == first

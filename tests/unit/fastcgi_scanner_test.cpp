@@ -24,6 +24,7 @@ namespace {
 
 struct State {
     std::uint64_t begun = 0;
+    std::uint64_t heads = 0;
     std::uint64_t ended = 0;
     bool head = false;
     bool complete = false;
@@ -47,13 +48,16 @@ State meaning_of(std::string_view bytes) {
             ++state.begun;
             state.head = state.complete = false;
         }
+        const bool had_head = state.head;
         state.head = state.head || type == 5;
+        state.heads += state.head && !had_head && state.begun > 0;
         if (bytes.size() < size) {
             break;
         }
         bytes.remove_prefix(size);
         state.ended += type == 3;
         if (content == 0 && (type == 4 || type == 5)) {
+            state.heads += !state.head && state.begun > 0;
             state.head = true;
             state.complete = state.complete || type == 5;
         }
@@ -71,7 +75,8 @@ class BothScanners {
     }
     [[nodiscard]] State state() const {
         CHECK(in_.at_boundary() == out_.at_boundary());
-        return {in_.begun(), out_.ended(), in_.head_complete(), in_.request_complete(), in_.at_boundary()};
+        return {in_.begun(),      in_.heads(), out_.ended(), in_.head_complete(), in_.request_complete(),
+                in_.at_boundary()};
     }
 
   private:
@@ -108,7 +113,7 @@ TEST_CASE("a request may be cut at every byte") {
                              record(4, "") + record(5, "body", 4) + record(5, "more") + record(5, "");
     check_every_cut(get);
     check_every_cut(post);
-    CHECK(meaning_of(get) == State{1, 0, true, true, true});
+    CHECK(meaning_of(get) == State{1, 1, 0, true, true, true});
 }
 
 TEST_CASE("requests that follow one another without a pause are counted apart") {
@@ -138,6 +143,7 @@ TEST_CASE("a rest of the request before, which another child had answered, begin
     RequestScanner scanner;
     scanner.feed(as_bytes(record(5, "")));
     CHECK(scanner.begun() == 0);
+    CHECK(scanner.heads() == 0);
     CHECK(scanner.at_boundary());
 }
 
@@ -146,7 +152,7 @@ TEST_CASE("management records are neither requests nor answers") {
                                record(10, cede::tests::pair("FCGI_MPXS_CONNS", "0"), 0, 0) +
                                record(11, std::string(8, '\0'), 0, 0) + record(2, "");
     check_every_cut(stream);
-    CHECK(meaning_of(stream) == State{0, 0, false, false, true});
+    CHECK(meaning_of(stream) == State{0, 0, 0, false, false, true});
     check_every_cut(begin_record(true) + stream + record(4, "") + stream + record(5, "") + end_record());
 }
 

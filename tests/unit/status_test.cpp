@@ -32,7 +32,7 @@ Status some_status() {
     status.handed = 3;
     status.pressure = "pressure";
     status.parked = 40;
-    status.totals = {1000, 20, 30, 29, 1, 2};
+    status.totals = {1000, 20, 30, 29, 1, 2, 1};
     status.events = {9, 6, 1, 4, 1, 0, 0, 0, 0, 12};
     return status;
 }
@@ -76,6 +76,7 @@ TEST_CASE("the JSON has what the status has") {
     CHECK(status.at("waiting").at("queued").to_number<int>() == 8);
     CHECK(status.at("waiting").at("handed").to_number<int>() == 3);
     CHECK(status.at("totals").at("requests").to_number<int>() == 1000);
+    CHECK(status.at("totals").at("timed_out").to_number<int>() == 1);
     CHECK(status.at("totals").at("children_killed").to_number<int>() == 1);
     CHECK(status.at("last_reload").is_null());
     const json::object first = status.at("processes").as_array().front().as_object();

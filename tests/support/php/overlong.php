@@ -1,10 +1,14 @@
 <?php // SPDX-License-Identifier: Apache-2.0
 // ?how=: takes for ever, in one of the ways that scripts do. &file=: what its shutdown function leaves behind.
+// &log=: what it logs before.
 if ($file = $_GET['file'] ?? '') {
     register_shutdown_function(function () use ($file) {
         echo 'output of a shutdown function';
         file_put_contents($file, 'ran');
     });
+}
+if ($log = $_GET['log'] ?? '') {
+    error_log($log);
 }
 switch ($_GET['how'] ?? 'loop') {
     case 'sleep': // which a signal cuts short

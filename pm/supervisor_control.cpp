@@ -221,11 +221,16 @@ void Supervisor::check_children_wanted(Clock::time_point now) {
         return;
     }
     unsigned serving = 0;
+    bool lingering = false;  // told to end, and has not heard
     for (std::uint32_t slot = 0; slot < pool_.size(); ++slot) {
+        const ChildState state = scoreboard_.slot(slot).state.load();
         serving += pool_.at(slot).ready && !pool_.at(slot).leaving ? 1U : 0U;
+        lingering =
+            lingering || (pool_.at(slot).leaving && (state == ChildState::free || state == ChildState::idle));
     }
     const unsigned wanted = children_wanted_->children;
-    const bool done = config_.pool_mode == PoolMode::fixed ? serving == wanted : serving <= wanted;
+    const bool done =
+        !lingering && (config_.pool_mode == PoolMode::fixed ? serving == wanted : serving <= wanted);
     if (!done && now < children_wanted_->deadline) {
         return;
     }

@@ -249,7 +249,7 @@ void Supervisor::end_overlong(Clock::time_point now) {
         Pool::Child& child = pool_.at(ending.slot);
         child.overlong = true;
         if (forced) {
-            kill(child.pid, SIGKILL);
+            kill_child(ending.slot, SIGKILL);
         } else {
             ask_to_end_request(child.pid, views[ending.slot].requests);
         }

@@ -262,10 +262,11 @@ void Supervisor::tend_reload(Clock::time_point now) {
         case Reload::Stage::replacing:
             if (!reload_.stalled && now - reload_.last_progress > config_.start_timeout) {
                 reload_.stalled = true;
-                log(LogLevel::error, "the reload makes no progress: new children do not become ready");
-                answer_all({false, fmt::format("the new children do not become ready; {} of the old ones "
-                                               "were replaced, the others go on; see the log",
-                                               reload_.replaced)});
+                const std::string text =
+                    fmt::format("the new children do not become ready; {} of the old ones were replaced",
+                                reload_.replaced);
+                log(LogLevel::error, "the reload makes no progress: {}", text);
+                answer_all({false, text + ", the others go on; see the log"});
             }
             if (reload_.stalled && !reload_.next_cause.empty()) {
                 reload_.stage = Reload::Stage::none;
@@ -298,32 +299,6 @@ void Supervisor::end_outdated(Clock::time_point now) {
     }
 }
 
-void Supervisor::watch_for_standstill(Clock::time_point now) {
-    if (config_.stall_timeout.count() == 0 || now < standstill_due_ || course_ != Course::serving ||
-        reload_.stage != Reload::Stage::none) {
-        return;
-    }
-    standstill_due_ = now + Standstill::interval;
-    const Headcount count = count_heads();
-    // Those whose clients leave are begun, and never answered.
-    std::uint64_t requests = totals_now().all().requests;
-    for (std::uint32_t slot = 0; slot < pool_.size(); ++slot) {
-        requests += scoreboard_.slot(slot).begun.load();
-    }
-    const Standstill::View view{dispatcher_.waiting() > 0,
-                                count.spare == 0 && count.starting == 0 && count.busy > 0, requests};
-    if (standstill_.check(view, config_.stall_timeout, now)) {
-        log(LogLevel::error,
-            "{} children are busy, {} connections wait, and no request was begun or ended for {} s: "
-            "replacing all of "
-            "them ({})",
-            count.busy, dispatcher_.waiting(), std::chrono::duration<double>{config_.stall_timeout}.count(),
-            where(config_, "stall-timeout"));
-        reload("standstill", [](const Outcome&) {});
-        reload_.by_force = reload_.stage != Reload::Stage::none;
-    }
-}
-
 void Supervisor::finish_reload() {
     unsigned still_running = 0;
     for (std::uint32_t slot = 0; slot < pool_.size(); ++slot) {
@@ -348,7 +323,9 @@ void Supervisor::finish_reload() {
 }
 
 void Supervisor::fail_reload(const std::string& why) {
-    log(LogLevel::error, "the reload failed, generation {} goes on: {}", zygote_->generation(), why);
+    const std::string text =
+        fmt::format("the reload failed, generation {} goes on: {}", zygote_->generation(), why);
+    log(LogLevel::error, "{}", text);
     if (reload_.stage == Reload::Stage::proving) {
         pool_.at(reload_.trial).condemned = true;
         kill_child(reload_.trial, SIGKILL);
@@ -357,8 +334,7 @@ void Supervisor::fail_reload(const std::string& why) {
         next_zygote_->kill();
         dismiss_zygote(std::move(next_zygote_));
     }
-    end_reload(
-        {false, fmt::format("the reload failed, generation {} goes on: {}", zygote_->generation(), why)});
+    end_reload({false, text});
 }
 
 void Supervisor::end_reload(const Outcome& outcome) {
@@ -366,7 +342,9 @@ void Supervisor::end_reload(const Outcome& outcome) {
     totals_.events.reloads += outcome.good ? 1U : 0U;
     last_reload_ = Status::Reload{std::chrono::system_clock::now(), Clock::now() - reload_.begun,
                                   outcome.good, outcome.text};
-    service_manager_.ready(outcome.good ? summary() : outcome.text);
+    if (course_ == Course::serving) {
+        service_manager_.ready(outcome.good ? summary() : outcome.text);
+    }
     answer_all(outcome);
     begin_next_reload();
 }

@@ -87,4 +87,29 @@ void Supervisor::recycle(Clock::time_point now) {
     }
 }
 
+void Supervisor::watch_for_standstill(Clock::time_point now) {
+    if (config_.stall_timeout.count() == 0 || now < standstill_due_ || course_ != Course::serving ||
+        reload_.stage != Reload::Stage::none) {
+        return;
+    }
+    standstill_due_ = now + Standstill::interval;
+    const Headcount count = count_heads();
+    // Those whose clients leave are begun, and never answered.
+    std::uint64_t requests = totals_now().all().requests;
+    for (std::uint32_t slot = 0; slot < pool_.size(); ++slot) {
+        requests += scoreboard_.slot(slot).begun.load();
+    }
+    const Standstill::View view{dispatcher_.waiting() > 0,
+                                count.spare == 0 && count.starting == 0 && count.busy > 0, requests};
+    if (standstill_.check(view, config_.stall_timeout, now)) {
+        log(LogLevel::error,
+            "{} children are busy, {} connections wait, and no request was begun or ended for {} s: all of "
+            "them are replaced ({})",
+            count.busy, dispatcher_.waiting(), std::chrono::duration<double>{config_.stall_timeout}.count(),
+            where(config_, "stall-timeout"));
+        reload("standstill", [](const Outcome&) {});
+        reload_.by_force = reload_.stage != Reload::Stage::none;
+    }
+}
+
 }  // namespace cede::pm

@@ -48,7 +48,7 @@ def manager(folder):
 
 def test_ready_is_said_once_the_children_serve_and_stopping_at_the_end(start, manager):
     pool = start.cede(children=2, environment=manager.environment())
-    assert "2 spare" in manager.wait_for("READY")[0]["STATUS"]
+    assert "generation 1: 0 children busy" in manager.wait_for("READY")[0]["STATUS"]
     pool.process.stop(signal.SIGQUIT)
     manager.wait_for("STOPPING")
     assert manager.states == ["READY", "STOPPING"]

@@ -29,7 +29,7 @@ BOOST_DESCRIBE_STRUCT(Handover::Child, (),
                       (slot, pid, channel, ready, leaving, outdated, generation, chance, ordered_at, ready_at,
                        leaving_since))
 BOOST_DESCRIBE_STRUCT(Handover::Zygote, (), (pid, channel, generation, protocol, started_at))
-BOOST_DESCRIBE_STRUCT(Handover::Connection, (), (fd, since))
+BOOST_DESCRIBE_STRUCT(Held, (), (fd, since_ns))
 BOOST_DESCRIBE_STRUCT(Handover::Setting, (), (name, value))
 BOOST_DESCRIBE_STRUCT(Handover::Output, (), (kind, number, fd, author))
 BOOST_DESCRIBE_STRUCT(Handover::Control, (), (fd, path, device, inode))

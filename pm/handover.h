@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "children/unique_fd.h"
+#include "pm/parking_lot.h"
 
 namespace cede::pm {
 
@@ -46,10 +47,6 @@ struct Handover {
         std::uint32_t generation = 0;
         std::uint32_t protocol = 0;
         std::int64_t started_at = 0;
-    };
-    struct Connection {
-        int fd = -1;
-        std::uint64_t since = 0;
     };
     struct Output {
         int kind = 0;  // ChildOutput::Owner
@@ -96,9 +93,9 @@ struct Handover {
     Zygote zygote;
     std::vector<Child> children;
     std::vector<Output> outputs;
-    std::vector<Connection> parked;
-    std::vector<Connection> leaving;
-    std::vector<Connection> queued;
+    std::vector<Held> parked;
+    std::vector<Held> leaving;
+    std::vector<Held> queued;
 
     static constexpr std::uint32_t current_format = 1;
 };

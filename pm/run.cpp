@@ -128,7 +128,7 @@ std::expected<void, Error> check_settings(const Config& config, std::uint32_t sl
     }
     if (slots_for(config) > slots) {
         objections.push_back({fmt::format("{}: there is room for {} children; restart cede for more",
-                                          where(config, "children"), slots / 4)});
+                                          where(config, "children"), most_children_in(slots))});
     }
     if (!objections.empty()) {
         return all_of(objections);

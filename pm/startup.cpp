@@ -26,6 +26,8 @@ namespace {
 // of what children have left behind.
 constexpr rlim_t descriptors_for_ourselves = 64 + ChildOutput::most_gone;
 
+constexpr std::uint32_t slots_a_child = 4;
+
 // Three for each child, and twice as many children while one generation takes the other's place.
 rlim_t descriptors_beside(const Config& config) noexcept {
     return 6 * rlim_t{config.children} + descriptors_for_ourselves;
@@ -46,6 +48,13 @@ std::vector<const char*> own_environment() {
         own.push_back(*entry);
     }
     return own;
+}
+
+std::vector<std::string> environment_with(std::vector<std::string> more) {
+    const auto own = own_environment();
+    std::vector<std::string> all{own.begin(), own.end()};
+    std::ranges::move(more, std::back_inserter(all));
+    return all;
 }
 
 std::expected<std::string, Error> find_agent(const Config& config) {
@@ -72,7 +81,11 @@ std::expected<std::string, Error> find_agent(const Config& config) {
 
 std::uint32_t slots_for(const Config& config) noexcept {
     constexpr std::uint32_t least = 1024;  // pages of memory that nobody touches
-    return std::max(least, 4 * config.children);
+    return std::max(least, slots_a_child * config.children);
+}
+
+std::uint32_t most_children_in(std::uint32_t slots) noexcept {
+    return slots / slots_a_child;
 }
 
 void raise_open_files(const Config& config) noexcept {

@@ -35,9 +35,14 @@ struct Start {
 // NAME=VALUE of this process, as environ(7).
 [[nodiscard]] std::vector<const char*> own_environment();
 
+// The same with these behind it.
+[[nodiscard]] std::vector<std::string> environment_with(std::vector<std::string> more);
+
 // Room for how many children's slots a configuration gets: those of two generations, and more, so that their
 // number can be raised without a restart.
 [[nodiscard]] std::uint32_t slots_for(const Config& config) noexcept;
+// The most children that there is such room for in so many slots.
+[[nodiscard]] std::uint32_t most_children_in(std::uint32_t slots) noexcept;
 
 // Raises our own limit of open files as far as this configuration may need and the kernel lets us.
 void raise_open_files(const Config& config) noexcept;

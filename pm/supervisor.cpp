@@ -75,9 +75,7 @@ int Supervisor::run() {
     watch_signals();
     watch_poller();
     // Some may have come before we could act on them, and wait.
-    sigset_t none;
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, nullptr);
+    hold_all_signals(false);
     if (resumed_) {
         reap();
     } else {
@@ -198,7 +196,7 @@ void Supervisor::arm_timer() {
     if (log_waits()) {
         consider(now + slow_reader_interval);
     }
-    if (course_ == Course::draining || course_ == Course::stopping) {
+    if (ending()) {
         consider(stop_deadline_);
     } else if (zygote_->phase() == ZygoteHost::Phase::down) {
         consider(zygote_respawn_.earliest());
@@ -255,7 +253,7 @@ void Supervisor::on_timer() {
     dispatcher_.check();
     end_overlong(now);
     end_drain_if_empty();
-    if ((course_ == Course::draining || course_ == Course::stopping) && now >= stop_deadline_) {
+    if (ending() && now >= stop_deadline_) {
         if (course_ == Course::draining) {
             log(LogLevel::warning, "requests still run after the stop timeout; ending them (--stop-timeout)");
         }

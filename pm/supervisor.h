@@ -103,6 +103,14 @@ class Supervisor {
         std::string next_cause;  // not empty: once more, when this one has ended
     };
 
+    [[nodiscard]] bool ending() const noexcept {
+        return course_ == Course::draining || course_ == Course::stopping;
+    }
+    // A child with nothing to do; connected, if it is idle.
+    [[nodiscard]] static constexpr bool has_time(children::ChildState state) noexcept {
+        return state == children::ChildState::free || state == children::ChildState::idle;
+    }
+    static void hold_all_signals(bool hold) noexcept;
     void watch_poller();
     void on_events();
     void watch_signals();

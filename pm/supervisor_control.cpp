@@ -129,7 +129,7 @@ Status::Child Supervisor::status_of(std::uint32_t slot) {
                         age,
                         {},
                         {}};
-    if ((state == ChildState::free || state == ChildState::idle) && since_ns < now_ns) {
+    if (has_time(state) && since_ns < now_ns) {
         shown.idle = std::min<Status::Seconds>(std::chrono::nanoseconds{now_ns - since_ns}, age);
     }
     if (child.pid > 0 && pool_.size() <= most_with_memory) {
@@ -193,7 +193,7 @@ void Supervisor::set_children(unsigned children, Answer answer) {
     const auto sizes = sizes_of(changed);
     if (!sizes || slots_for(changed) > scoreboard_.slots()) {
         answer({false, sizes ? fmt::format("there is room for {} children; restart cede with --children {}",
-                                           scoreboard_.slots() / 4, children)
+                                           most_children_in(scoreboard_.slots()), children)
                              : sizes.error().message});
         return;
     }
@@ -225,8 +225,7 @@ void Supervisor::check_children_wanted(Clock::time_point now) {
     for (std::uint32_t slot = 0; slot < pool_.size(); ++slot) {
         const ChildState state = scoreboard_.slot(slot).state.load();
         serving += pool_.at(slot).ready && !pool_.at(slot).leaving ? 1U : 0U;
-        lingering =
-            lingering || (pool_.at(slot).leaving && (state == ChildState::free || state == ChildState::idle));
+        lingering = lingering || (pool_.at(slot).leaving && has_time(state));
     }
     const unsigned wanted = children_wanted_->children;
     const bool done =

@@ -93,8 +93,7 @@ void Supervisor::on_zygote_exit(ZygoteHost& zygote, int status) {
         std::erase_if(former_zygotes_, [&zygote](const auto& former) { return former.get() == &zygote; });
         return;
     }
-    if (course_ == Course::draining || course_ == Course::stopping ||
-        zygote.phase() == ZygoteHost::Phase::ready) {
+    if (ending() || zygote.phase() == ZygoteHost::Phase::ready) {
         return;
     }
     if (&zygote == next_zygote_.get()) {
@@ -196,7 +195,7 @@ void Supervisor::on_child_exit(std::uint32_t slot, int status) {
         WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && !child.killed && memory_events_.killed_lately();
     const children::Slot& books = scoreboard_.slot(slot);
     const std::uint64_t requests = books.requests.load();
-    const bool expected = course_ == Course::draining || course_ == Course::stopping;
+    const bool expected = ending();
     const std::string served = fmt::format(
         "after {} requests on {} new and {} parked connections, {} parked and {} closed by itself", requests,
         books.accepted.load(), books.taken.load(), books.parked.load(), books.closed.load());
@@ -271,7 +270,7 @@ void Supervisor::follow(children::UniqueFd parent) {
 }
 
 void Supervisor::drain(std::string_view cause) {
-    if (course_ == Course::draining || course_ == Course::stopping) {
+    if (ending()) {
         return;
     }
     log(LogLevel::notice, "stopping after what waits and runs is served ({}), within {} ms", cause,
@@ -344,8 +343,7 @@ void Supervisor::reap_stragglers() noexcept {
 }
 
 void Supervisor::finish_if_empty() {
-    const bool ending = course_ == Course::draining || course_ == Course::stopping;
-    if (ending && pool_.empty() && zygote_->pid() == 0 && former_zygotes_.empty() &&
+    if (ending() && pool_.empty() && zygote_->pid() == 0 && former_zygotes_.empty() &&
         (!next_zygote_ || next_zygote_->pid() == 0)) {
         finish(exit_status_);
     }

@@ -16,9 +16,9 @@ namespace {
 
 // How many successors may be on their way at once.
 constexpr unsigned most_successors_starting = 16;
-// What a dismissed zygote gets to end by itself.
 // What a child that was told to end gets to hear it.
 constexpr auto longest_farewell = std::chrono::seconds{1};
+// What a dismissed zygote gets to end by itself.
 constexpr auto zygote_patience = std::chrono::seconds{5};
 
 long long milliseconds(std::chrono::steady_clock::duration duration) {
@@ -48,7 +48,7 @@ void Supervisor::for_all_zygotes(void (ZygoteHost::*action)() noexcept) noexcept
 }
 
 void Supervisor::reload(std::string_view cause, Answer answer) {
-    if (course_ == Course::draining || course_ == Course::stopping) {
+    if (ending()) {
         answer({false, "cede is stopping"});
         return;
     }
@@ -168,8 +168,7 @@ void Supervisor::take_over_config(Config config) {
 
 // As many outdated children go as successors have become ready, so that there are never fewer.
 void Supervisor::roll() {
-    if (reload_.stage != Reload::Stage::replacing || course_ == Course::draining ||
-        course_ == Course::stopping) {
+    if (reload_.stage != Reload::Stage::replacing || ending()) {
         return;
     }
     while (reload_.credits > 0 && retire_outdated()) {
@@ -208,7 +207,7 @@ void Supervisor::roll() {
 bool Supervisor::any_superseded_has_time() {
     for (std::uint32_t slot = 0; slot < pool_.size(); ++slot) {
         const ChildState state = scoreboard_.slot(slot).state.load();
-        if (pool_.at(slot).superseded() && (state == ChildState::free || state == ChildState::idle)) {
+        if (pool_.at(slot).superseded() && has_time(state)) {
             return true;
         }
     }
@@ -225,10 +224,10 @@ bool Supervisor::retire_outdated() {
             continue;
         }
         const ChildState state = scoreboard_.slot(slot).state.load();
-        const bool has_time = state == ChildState::free || state == ChildState::idle;
-        if (!chosen || (has_time && !chosen_has_time)) {
+        const bool idle = has_time(state);
+        if (!chosen || (idle && !chosen_has_time)) {
             chosen = slot;
-            chosen_has_time = has_time;
+            chosen_has_time = idle;
         }
     }
     if (chosen) {
@@ -356,7 +355,7 @@ void Supervisor::answer_all(const Outcome& outcome) {
 }
 
 void Supervisor::begin_next_reload() {
-    if (reload_.next_cause.empty() || course_ == Course::draining || course_ == Course::stopping) {
+    if (reload_.next_cause.empty() || ending()) {
         return;
     }
     reload_.answers = std::exchange(reload_.answers_of_next, {});

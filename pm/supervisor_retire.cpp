@@ -28,8 +28,7 @@ void Supervisor::retire_spare(unsigned count) {
         const Pool::Child& child = pool_.at(slot);
         const children::Slot& books = scoreboard_.slot(slot);
         const ChildState state = books.state.load();
-        if (child.phase == Pool::Phase::alive && child.ready && !child.leaving &&
-            (state == ChildState::free || state == ChildState::idle)) {
+        if (child.phase == Pool::Phase::alive && child.ready && !child.leaving && has_time(state)) {
             candidates.push_back({state == ChildState::idle, books.since_ns.load(), slot});
         }
     }
@@ -76,7 +75,7 @@ void Supervisor::recycle(Clock::time_point now) {
         ChildFacts& fact = facts[slot];
         fact.serving = state != ChildState::exiting;
         fact.age = now - child.ready_at;
-        if ((state == ChildState::free || state == ChildState::idle) && since_ns < now_ns) {
+        if (has_time(state) && since_ns < now_ns) {
             fact.idle_for = std::min<Clock::duration>(std::chrono::nanoseconds{now_ns - since_ns}, fact.age);
         }
         fact.rss = config_.recycling.max_rss ? resident_bytes(child.pid) : 0;

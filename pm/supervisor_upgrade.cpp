@@ -36,22 +36,6 @@ Clock::time_point time_of(std::int64_t nanoseconds) {
     return Clock::time_point{std::chrono::nanoseconds{nanoseconds}};
 }
 
-std::vector<Handover::Connection> described(const std::vector<Held>& connections) {
-    std::vector<Handover::Connection> all;
-    for (const Held& held : connections) {
-        all.push_back({held.fd, held.since_ns});
-    }
-    return all;
-}
-
-std::vector<Held> held(const std::vector<Handover::Connection>& connections) {
-    std::vector<Held> all;
-    for (const Handover::Connection& connection : connections) {
-        all.push_back({connection.fd, connection.since});
-    }
-    return all;
-}
-
 std::string text_in(int fd) {
     std::string text(longest_complaint, '\0');
     const ssize_t got = pread(fd, text.data(), text.size(), 0);
@@ -68,22 +52,13 @@ void keep_open_across_exec(const std::vector<int>& descriptors, bool keep) noexc
     }
 }
 
-void hold_all_signals(bool hold) noexcept {
+}  // namespace
+
+void Supervisor::hold_all_signals(bool hold) noexcept {
     sigset_t signals;
     hold ? sigfillset(&signals) : sigemptyset(&signals);
     sigprocmask(SIG_SETMASK, &signals, nullptr);
 }
-
-std::vector<std::string> environment_with(std::string_view variable, int fd) {
-    std::vector<std::string> environment;
-    for (const char* const entry : own_environment()) {
-        environment.emplace_back(entry);
-    }
-    environment.push_back(fmt::format("{}={}", variable, fd));
-    return environment;
-}
-
-}  // namespace
 
 void Supervisor::upgrade(children::UniqueFd client) {
     if (upgrade_.stage != Upgrade::Stage::none || (course_ != Course::serving)) {
@@ -106,7 +81,8 @@ void Supervisor::upgrade(children::UniqueFd client) {
     children::SpawnRequest request;
     request.command = self_.arguments;
     request.command.front() = self_.executed;
-    request.environment = environment_with(handover_check_variable, children::inherited_base);
+    request.environment =
+        environment_with({fmt::format("{}={}", handover_check_variable, children::inherited_base)});
     request.stdin_fd = null.get();
     request.output_fd = upgrade_.said.get();
     request.inherited_fds = {handover->get()};
@@ -209,10 +185,10 @@ Handover Supervisor::describe_all() const {
         handover.outputs.push_back(
             {static_cast<int>(output.owner.kind), output.owner.number, output.fd, output.author});
     }
-    const Dispatcher::Holdings holdings = dispatcher_.holdings();
-    handover.parked = described(holdings.parked);
-    handover.leaving = described(holdings.leaving);
-    handover.queued = described(holdings.queued);
+    Dispatcher::Holdings holdings = dispatcher_.holdings();
+    handover.parked = std::move(holdings.parked);
+    handover.leaving = std::move(holdings.leaving);
+    handover.queued = std::move(holdings.queued);
     return handover;
 }
 
@@ -231,7 +207,8 @@ void Supervisor::execute_successor() {
     std::vector<int> descriptors = descriptors_of(handover);
     descriptors.push_back(file->get());
     std::vector<std::string> arguments = self_.arguments;
-    const std::vector<std::string> environment = environment_with(handover_variable, file->get());
+    const std::vector<std::string> environment =
+        environment_with({fmt::format("{}={}", handover_variable, file->get())});
     const std::vector<char*> argv = children::pointers(arguments);
     const std::vector<char*> envp = children::pointers(environment);
     keep_open_across_exec(descriptors, true);
@@ -298,7 +275,7 @@ void Supervisor::resume(const Handover& handover, const std::string& failure) {
                       children::UniqueFd{output.fd}, output.author);
     }
     scoreboard_.control().slots_used = pool_.size();
-    dispatcher_.adopt({held(handover.parked), held(handover.leaving), held(handover.queued)});
+    dispatcher_.adopt({handover.parked, handover.leaving, handover.queued});
     dispatcher_.child_is_watching();
     sizing_.resume();
     if (handover.parent >= 0) {

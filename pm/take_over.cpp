@@ -189,12 +189,9 @@ int fall_back(const Predecessor& predecessor, const Error& error) {
     if (!handover || !predecessor.failure.empty()) {
         return complain(error);
     }
-    std::vector<std::string> environment;
-    for (const char* const entry : own_environment()) {
-        environment.emplace_back(entry);
-    }
-    environment.push_back(fmt::format("{}={}", handover_variable, predecessor.file.get()));
-    environment.push_back(fmt::format("{}={}", handover_failed_variable, error.message));
+    const std::vector<std::string> environment =
+        environment_with({fmt::format("{}={}", handover_variable, predecessor.file.get()),
+                          fmt::format("{}={}", handover_failed_variable, error.message)});
     std::vector<std::string> arguments = handover->arguments;
     fcntl(predecessor.file.get(), F_SETFD, 0);
     fexecve(handover->executable, children::pointers(arguments).data(),

@@ -10,6 +10,7 @@ import pytest
 
 from support import lsphp as lsphps
 from support.command import run_to_end
+from support.control import Control, runtime_environment
 from support.detached import WebServer
 from support.exchange import nobody_else_notices, own_starter
 from support.process import Processes, adopt_orphans
@@ -156,6 +157,31 @@ def installed(start, folder):
 def command(start):
     """Runs cede to its end: command(ARGUMENT...) gives its exit status, standard output, standard error."""
     return lambda *arguments, **options: run_to_end(start.binary, arguments, **options)
+
+
+@pytest.fixture
+def place():
+    """A folder whose path is short enough for sockets."""
+    path = tempfile.mkdtemp(prefix="cc-", dir="/tmp")
+    os.chmod(path, 0o755)
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture
+def start_in(start, place):
+    """start_in(...): as start.cede(), with its control socket in `place`; gives pool and control."""
+
+    def started(**options):
+        pool = start.cede(environment=runtime_environment(place), **options)
+        return pool, Control(pool, start.binary)
+
+    return started
+
+
+@pytest.fixture
+def controlled(start_in):
+    return start_in(children=2)
 
 
 @pytest.fixture

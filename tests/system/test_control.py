@@ -7,7 +7,6 @@ import shutil
 import signal
 import stat
 import subprocess
-import tempfile
 import time
 
 import pytest
@@ -21,31 +20,6 @@ from support.server import IDENTITY, STAND_IN, USER, Cede
 from support.waiting import Background, eventually
 
 pytestmark = pytest.mark.skipif(bool(STAND_IN), reason="plain php-cgi has no such commands")
-
-
-@pytest.fixture
-def place():
-    """A folder whose path is short enough for sockets."""
-    path = tempfile.mkdtemp(prefix="cc-", dir="/tmp")
-    os.chmod(path, 0o755)
-    yield path
-    shutil.rmtree(path)
-
-
-@pytest.fixture
-def start_in(start, place):
-    """start_in(...): as start.cede(), with its control socket in `place`; gives pool and control."""
-
-    def started(**options):
-        pool = start.cede(environment=runtime_environment(place), **options)
-        return pool, Control(pool, start.binary)
-
-    return started
-
-
-@pytest.fixture
-def controlled(start_in):
-    return start_in(children=2)
 
 
 def in_directory(command, place, *arguments):

@@ -3,12 +3,10 @@
 import json
 import os
 import re
-import shutil
 import signal
 import socket
 
 import subprocess
-import tempfile
 import time
 
 import pytest
@@ -24,31 +22,6 @@ pytestmark = pytest.mark.skipif(bool(STAND_IN), reason="plain php-cgi has no con
 # The whole answer, measured at the client, on a machine that does other things as well.
 PROMPT = 0.25
 AS_USER = ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups"]
-
-
-@pytest.fixture
-def place():
-    """A folder whose path is short enough for sockets."""
-    path = tempfile.mkdtemp(prefix="cc-", dir="/tmp")
-    os.chmod(path, 0o755)
-    yield path
-    shutil.rmtree(path)
-
-
-@pytest.fixture
-def start_in(start, place):
-    """start_in(...): as start.cede(), with its control socket in `place`; gives pool and control."""
-
-    def started(**options):
-        pool = start.cede(environment=runtime_environment(place), **options)
-        return pool, Control(pool, start.binary)
-
-    return started
-
-
-@pytest.fixture
-def controlled(start_in):
-    return start_in(children=2)
 
 
 def consistent(status):

@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from support import kinds, procfs
-from support.clients import close_all, kept_connections
+from support.clients import clients_that_go_on, close_all, kept_connections
 from support.connection import Closed
 from support.control import Control
 from support.process import clean_environment
@@ -80,29 +80,12 @@ def test_a_signal_replaces_zygote_and_children_and_no_connection_notices(start, 
 
 def test_no_request_fails_and_none_waits_while_generations_change(start_controlled):
     pool, control = start_controlled(children=4)
-    stop = []
-
-    def client(kept):
-        served = 0
-        connection = pool.connect()
-        while not stop:
-            if kept:
-                assert pool.ask(connection, "hello.php").text == "hello\n"
-            else:
-                assert pool.get("hello.php").text == "hello\n"
-            served += 1
-        connection.close()
-        return served
-
-    clients = [Background(client, kept=number % 2 == 0) for number in range(8)]
-    try:
+    with clients_that_go_on(pool, 8) as served:
         for generation in range(2, 7):
             code, out, error = control.command("reload")
             assert code == 0, error
             assert f"generation {generation}" in out
-    finally:
-        stop.append(True)
-    assert all(one.result() > 0 for one in clients)
+    assert all(served)
     pool.wait_for_children(4)
     assert control.status["generation"] == 6
 

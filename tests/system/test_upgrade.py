@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from support import kinds, procfs
-from support.clients import close_all, kept_connections
+from support.clients import clients_that_go_on, close_all, kept_connections
 from support.control import Control
 from support.server import STAND_IN
 from support.waiting import Background, eventually
@@ -125,26 +125,11 @@ def test_a_running_request_is_not_noticed_by_anybody(start_installed):
 
 def test_no_request_fails_while_it_is_upgraded_again_and_again(start_installed):
     pool, control = start_installed(children=3)
-    stop = []
-
-    def client(kept):
-        served = 0
-        connection = pool.connect()
-        while not stop:
-            response = pool.ask(connection, "hello.php") if kept else pool.get("hello.php")
-            assert response.text == "hello\n"
-            served += 1
-        connection.close()
-        return served
-
-    clients = [Background(client, kept=number % 2 == 0) for number in range(6)]
-    try:
+    with clients_that_go_on(pool, 6) as answers:
         for _ in range(5):
             code, _, error = control.command("upgrade")
             assert code == 0, error
-    finally:
-        stop.append(True)
-    served = sum(one.result() for one in clients)
+    served = sum(answers)
     # A child counts its request behind the answer.
     eventually(lambda: control.status["totals"]["requests"] == served, f"{served} requests are counted")
     assert control.status["totals"]["upgrades"] == 5 and control.status["generation"] == 6

@@ -91,9 +91,9 @@ TEST_CASE("what is written is read") {
     CHECK(read->children.back().outdated);
     CHECK(read->outputs.front().author == "child=3 gen=4 pid=100");
     REQUIRE(read->parked.size() == 2);
-    CHECK(read->parked.front().since == 1'000'000'000'000'000'000U);
-    CHECK(read->leaving.front().since == 6);
-    CHECK(read->queued.front().since == 7);
+    CHECK(read->parked.front().since_ns == 1'000'000'000'000'000'000U);
+    CHECK(read->leaving.front().since_ns == 6);
+    CHECK(read->queued.front().since_ns == 7);
     CHECK(descriptors_of(*read).size() == 5 + 1 + 1 + 1 + 1 + 4);
 }
 

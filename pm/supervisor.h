@@ -145,6 +145,7 @@ class Supervisor {
     void on_zygote_ready(std::uint32_t id);
     void on_forked(const children::ZygoteReport& report);
     void on_alive(std::uint32_t slot);
+    void on_known(std::uint32_t slot);
     [[nodiscard]] Headcount count_heads();
     void resize();
     void enter_service();

@@ -237,16 +237,7 @@ void Supervisor::on_forked(const children::ZygoteReport& report) {
         return;
     }
     child.pid = report.pid;
-    on_alive(report.slot);
-    const auto early = std::ranges::find(early_exits_, child.pid, &EarlyExit::pid);
-    if (early != early_exits_.end()) {
-        const int status = early->status;
-        early_exits_.erase(early);
-        on_child_exit(report.slot, status);
-    } else if (child.ready) {
-        on_child_ready(report.slot);
-    }
-    forget_early_exits();
+    on_known(report.slot);
     resize();
 }
 

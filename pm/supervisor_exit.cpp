@@ -156,11 +156,22 @@ bool Supervisor::adopt(std::uint32_t slot) {
         return false;
     }
     child.pid = pid;
+    on_known(slot);
+    return true;
+}
+
+// Who had a pid only from now on may have ended, or become ready, before.
+void Supervisor::on_known(std::uint32_t slot) {
     on_alive(slot);
-    if (child.ready) {
+    const auto early = std::ranges::find(early_exits_, pool_.at(slot).pid, &EarlyExit::pid);
+    if (early != early_exits_.end()) {
+        const int status = early->status;
+        early_exits_.erase(early);
+        on_child_exit(slot, status);
+    } else if (pool_.at(slot).ready) {
         on_child_ready(slot);
     }
-    return true;
+    forget_early_exits();
 }
 
 void Supervisor::drop_channel(std::uint32_t slot) noexcept {

@@ -17,7 +17,7 @@
 namespace cede::children {
 
 inline constexpr std::uint32_t scoreboard_magic = 0x63656465;  // "cede"
-inline constexpr std::uint32_t scoreboard_version = 6;
+inline constexpr std::uint32_t scoreboard_version = 7;
 inline constexpr std::size_t page_size = 4096;
 
 // docs/states.md has the table of moves. All moves of a slot are made by the child that owns it, except
@@ -80,6 +80,11 @@ enum class GiveUpBy : std::uint32_t {
 
 inline constexpr std::uint32_t no_keepalive_limit = 0xffffffff;
 
+// Of the histogram of waiting times: the upper bounds of all buckets but the last, which has none.
+inline constexpr std::uint32_t wait_bounds_ms[] = {1,   2,   5,    10,   20,   50,    100,
+                                                   200, 500, 1000, 2000, 5000, 10000, 30000};
+inline constexpr std::size_t wait_buckets = sizeof wait_bounds_ms / sizeof wait_bounds_ms[0] + 1;
+
 // Written by the supervisor only; children map it read-only.
 struct alignas(page_size) Control {
     std::uint32_t magic = scoreboard_magic;
@@ -94,7 +99,20 @@ struct alignas(page_size) Control {
     std::atomic<std::uint32_t> listeners_inherited{0};
     // Which one the children speak, when it is not to be told from how they ask for connections.
     std::atomic<protocol::Protocol> protocol{protocol::Protocol::unknown};
-    std::atomic<std::uint32_t> read_timeout_ms{0};  // for the head of a request; 0: no limit
+    // For slow peers; 0: no limit.
+    std::atomic<std::uint32_t> first_byte_timeout_ms{0};  // of a new connection
+    std::atomic<std::uint32_t> read_timeout_ms{0};        // for the head of a request
+    std::atomic<std::uint32_t> body_timeout_ms{0};        // between two pieces of a body
+    std::atomic<std::uint32_t> body_rate{0};              // bytes a second, on average, for a whole body
+    std::atomic<std::uint32_t> write_timeout_ms{0};       // between two pieces of an answer
+    std::atomic<std::uint32_t> linger_timeout_ms{0};      // for the peer to close, behind the answer
+    // A request that has waited longer is refused; 0: no limit.
+    std::atomic<std::uint32_t> max_wait_ms{0};
+    // How long who is first in the listen queues has waited, by the supervisor's samples: for sockets that
+    // can't say so themselves.
+    std::atomic<std::uint32_t> listen_wait_ms{0};
+    std::atomic<std::uint32_t> run_abandoned{0};    // not 0: requests are run although their peer has gone
+    std::atomic<std::uint32_t> pass_queue_time{0};  // not 0: scripts get CEDE_QUEUE_USEC
     char title[64] = {};  // shown by the zygote, which reads it when it starts; with a NUL unless it is full
 };
 
@@ -111,11 +129,25 @@ struct alignas(page_size) Slot {
     // By the supervisor. A child that changes them harms itself alone.
     std::atomic<std::uint64_t> quota{0};   // requests that it may begin; 0: no limit
     std::atomic<std::uint32_t> retire{0};  // not 0: it is to end, between two requests
+    // By the supervisor too, before the child is there; with a NUL.
+    std::atomic<std::uint32_t> reserved{0};  // not 0: it serves new connections only, and keeps none
+    char ping_path[128] = {};                // answered without PHP; empty: none
+    char queue_start[64] = {};  // the variable in which the web server says when it got the request
     // By the child again.
     std::atomic<std::uint64_t> timed_out{0};  // of the refused: those whose head did not come in time
     // Requests whose head was complete when it was their turn. Of those whose client left, some are never
     // answered.
     std::atomic<std::uint64_t> begun{0};
+    std::atomic<std::uint64_t> abandoned{0};  // not run because their peers had gone
+    std::atomic<std::uint64_t> overdue{0};    // refused because they had waited for longer than max_wait_ms
+    std::atomic<std::uint64_t> pings{0};      // answered by the child itself
+    std::atomic<std::uint64_t> bodies_timed_out{0};  // ended: the body came too slowly
+    std::atomic<std::uint64_t> writes_timed_out{0};  // ended: the peer did not read its answer
+    std::atomic<std::uint64_t> busy_us{0};  // from a request's turn to the end of its answer, all together
+    // How long requests that were begun had waited for a child.
+    std::atomic<std::uint64_t> waits[wait_buckets] = {};
+    std::atomic<std::uint64_t> waited_us{0};  // all together
+    std::atomic<std::uint64_t> longest_wait_us{0};
 };
 
 static_assert(sizeof(Control) == page_size && sizeof(Slot) == page_size);

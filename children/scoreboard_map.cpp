@@ -2,6 +2,7 @@
 #include "children/scoreboard_map.h"
 
 #include <cerrno>
+#include <memory>
 #include <new>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -68,14 +69,7 @@ Slot& ScoreboardMap::slot(std::uint32_t index) noexcept {
 
 void ScoreboardMap::reset(std::uint32_t index, ChildState state) noexcept {
     Slot& cleared = slot(index);
-    cleared.pid.store(0);
-    cleared.since_ns.store(0);
-    for (auto* counter :
-         {&cleared.requests, &cleared.accepted, &cleared.taken, &cleared.parked, &cleared.closed,
-          &cleared.refused, &cleared.quota, &cleared.timed_out, &cleared.begun}) {
-        counter->store(0);
-    }
-    cleared.retire.store(0);
+    std::construct_at(&cleared);
     cleared.state.store(state);
 }
 

@@ -11,9 +11,9 @@
 // agent as well. Both ends come from the same build; the version catches a mixed installation.
 namespace cede::children {
 
-inline constexpr std::uint32_t protocol_version = 3;
+inline constexpr std::uint32_t protocol_version = 4;
 
-// The agent's only way to learn its descriptors: CEDE_AGENT="3 <zygote channel> <scoreboard> <handoff>
+// The agent's only way to learn its descriptors: CEDE_AGENT="4 <zygote channel> <scoreboard> <handoff>
 // <first listener> <number of listeners> <slots>", all decimal; behind the last listener comes the agent's
 // own file. One number more, a slot, makes the process its child instead of a zygote, and the channel that
 // child's (ChildReport, Doorbell). Removed from the environment before PHP can see it.
@@ -70,12 +70,14 @@ struct ForkOrder {
 // --- child -> supervisor: by the child's channel, but for those with a descriptor, which go the handoff
 // queue's socket backwards, so that one system call of the supervisor receives those of many children ---
 enum class ChildSays : std::uint32_t {
-    ready = 1,  // asked for its first connection
-    park,       // gives a connection up; its descriptor is attached
-    see_off,    // the same, but its peer has been told to close it: to be closed after a while if it does not
-    look,       // has left `free` although the supervisor reckoned with it: look again who waits
-    pass_on,    // was woken for a connection that it has not taken: somebody else must be woken for it
-    refused,    // has refused a request, for `why`; at the most once a second
+    ready = 1,     // asked for its first connection
+    park,          // gives a connection up; its descriptor is attached
+    park_partial,  // the same, with a part of a request in it, which nobody has read: it is not to come back
+                   // before there is enough to run
+    see_off,  // as `park`, but its peer has been told to close it: to be closed after a while if it does not
+    look,     // has left `free` although the supervisor reckoned with it: look again who waits
+    pass_on,  // was woken for a connection that it has not taken: somebody else must be woken for it
+    refused,  // has refused a request, for `why`; at the most once a second
 };
 struct ChildReport {
     ChildSays says = ChildSays::ready;
@@ -90,9 +92,9 @@ struct Doorbell {
     std::uint32_t reserved[2] = {};
 };
 
-// --- supervisor -> any free child: a parked connection with something to read, attached ---
+// --- supervisor -> any free child: a connection with a request, attached ---
 struct Handoff {
-    std::uint64_t readable_since_ns = 0;  // CLOCK_MONOTONIC
+    std::uint64_t readable_since_ns = 0;  // CLOCK_MONOTONIC: the request waits since then
 };
 
 }  // namespace cede::children

@@ -23,6 +23,13 @@ namespace cede::pm {
 
 enum class GiveUp { park, close };
 
+// In which order those who wait are served when more comes than can be served.
+enum class Overload {
+    fifo,
+    lifo,    // the newest first, once the oldest have begun to wait too long
+    reject,  // who would wait too long is refused when it comes
+};
+
 enum class SpawnMode { zygote, exec };
 
 // From the most to the least important; a level includes those before it.
@@ -56,6 +63,7 @@ struct Config {
     std::string listen_owner;
     std::string listen_group;
     int backlog = 511;
+    bool backlog_auto = false;  // `backlog` is the one to begin with
     protocol::Protocol protocol =
         protocol::Protocol::unknown;  // unknown: by what the children turn out to be
     unsigned children = 5;            // the most, unless pool_mode is fixed
@@ -83,8 +91,21 @@ struct Config {
     unsigned max_requests = 0;                     // of one child, which then ends; 0: no limit
     std::chrono::milliseconds request_timeout{0};  // 0: none
     bool request_timeout_track_finished = false;
-    std::chrono::milliseconds stall_timeout{0};     // 0: none
-    std::chrono::milliseconds read_timeout{60000};  // of a request's head; 0: none
+    std::chrono::milliseconds stall_timeout{0};  // 0: none
+    bool run_abandoned = false;                  // requests whose peer has gone
+    std::chrono::milliseconds max_wait{0};       // of a request for a child; 0: no limit
+    Overload overload = Overload::fifo;
+    bool pass_queue_time = false;
+    std::string queue_start;     // the variable that says when the web server got a request; empty: none
+    std::string ping_path;       // a script name that is answered without PHP; empty: none
+    unsigned probe_reserve = 0;  // children for new connections only
+    std::chrono::milliseconds first_byte_timeout{
+        60000};                                       // of a new connection; 0: none, as for the following
+    std::chrono::milliseconds read_timeout{60000};    // of a request's head
+    std::chrono::milliseconds body_timeout{60000};    // between two pieces of a body
+    std::uint64_t body_rate = 0;                      // bytes a second; 0: any
+    std::chrono::milliseconds write_timeout{300000};  // between two pieces of an answer
+    std::chrono::milliseconds linger_timeout{1000};   // for the peer to close behind an answer
     RecyclingRules recycling;
     std::chrono::milliseconds stop_timeout{30000};
     std::chrono::milliseconds reload_timeout{0};  // 0: none

@@ -139,6 +139,40 @@ Value<GiveUp> parse_give_up(std::string_view text) {
     return parse_word(text, words);
 }
 
+Value<Overload> parse_overload(std::string_view text) {
+    static constexpr std::array<std::pair<std::string_view, Overload>, 3> words{
+        {{"fifo", Overload::fifo}, {"lifo", Overload::lifo}, {"reject", Overload::reject}}};
+    return parse_word(text, words);
+}
+
+Value<bool> parse_abandoned(std::string_view text) {
+    static constexpr std::array<std::pair<std::string_view, bool>, 2> words{{{"drop", false}, {"run", true}}};
+    return parse_word(text, words);
+}
+
+Value<std::string> parse_variable_name(std::string_view text) {
+    const auto fits = [](char c) {
+        return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+    };
+    if (text.empty() || text.size() > limits::longest_variable_name || !std::ranges::all_of(text, fits)) {
+        return std::unexpected(
+            fmt::format("{} is no variable's name; give letters, digits and _, {} at the most", quoted(text),
+                        limits::longest_variable_name));
+    }
+    return std::string{text};
+}
+
+Value<std::string> parse_ping_path(std::string_view text) {
+    const auto fits = [](char c) { return c > ' ' && c < '\x7f' && c != '?' && c != '#'; };
+    if (!text.starts_with('/') || text.size() > limits::longest_ping_path ||
+        !std::ranges::all_of(text, fits)) {
+        return std::unexpected(fmt::format(
+            "{} is no path; give one that begins with a slash, as in /ping, of {} characters at the most",
+            quoted(text), limits::longest_ping_path));
+    }
+    return std::string{text};
+}
+
 Value<SpawnMode> parse_spawn_mode(std::string_view text) {
     static constexpr std::array<std::pair<std::string_view, SpawnMode>, 2> words{
         {{"zygote", SpawnMode::zygote}, {"exec", SpawnMode::exec}}};

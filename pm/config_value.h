@@ -48,6 +48,13 @@ Value<protocol::Protocol> parse_protocol(std::string_view text);
 // As php-fpm has it: static, dynamic, ondemand.
 Value<PoolMode> parse_pool_mode(std::string_view text);
 Value<GiveUp> parse_give_up(std::string_view text);
+Value<Overload> parse_overload(std::string_view text);
+// `drop` or `run`: whether they are run.
+Value<bool> parse_abandoned(std::string_view text);
+// A variable's name as web servers pass it.
+Value<std::string> parse_variable_name(std::string_view text);
+// A script's name as web servers pass it.
+Value<std::string> parse_ping_path(std::string_view text);
 Value<SpawnMode> parse_spawn_mode(std::string_view text);
 Value<LogLevel> parse_log_level(std::string_view text);
 // `stderr`, `syslog`, or a full path, which is not looked at.

@@ -34,9 +34,13 @@ Assigned store(Target& target, Parsed&& parsed) {
 }
 
 Assigned store_backlog(Config& config, const std::string& value) {
+    config.backlog_auto = value == "auto";
+    if (config.backlog_auto) {
+        return {};
+    }
     const auto parsed = parse_number(value, 1, limits::largest_backlog);
     if (!parsed) {
-        return std::unexpected(parsed.error());
+        return std::unexpected(parsed.error() + ", or auto");
     }
     config.backlog = static_cast<int>(*parsed);
     return {};
@@ -52,6 +56,11 @@ Assigned add_listen(Config& config, const std::string& value) {
     }
     config.listen.push_back(value);
     return {};
+}
+
+// A time where 0 means none.
+Assigned store_limit(milliseconds& target, const std::string& value) {
+    return store(target, parse_time(value, milliseconds{0}));
 }
 
 Assigned store_count(std::optional<unsigned>& target, const std::string& value) {
@@ -100,7 +109,10 @@ constexpr std::array table{
            [](Config& c, const std::string& v) { return store_text(c.listen_owner, v); }},
     Option{"listen-group", "GROUP", "group of a socket file (that of --user)",
            [](Config& c, const std::string& v) { return store_text(c.listen_group, v); }},
-    Option{"backlog", "N", "how many connections may wait in the kernel's queue (511)", store_backlog},
+    Option{"backlog", "N|auto",
+           "how many connections may wait in the kernel's queue; auto: as many as are served within "
+           "--max-wait (511)",
+           store_backlog},
     Option{"protocol", "auto|fastcgi|lsapi", "what the children speak (auto: php-cgi FastCGI, lsphp LSAPI)",
            [](Config& c, const std::string& v) { return store(c.protocol, parse_protocol(v)); }},
     Option{"pm", "static|dynamic|ondemand",
@@ -203,11 +215,51 @@ constexpr std::array table{
            [](Config& c, const std::string& v) {
                return store(c.request_timeout_track_finished, parse_yes_or_no(v));
            }},
-    Option{"read-timeout", "TIME",
-           "how long the head of a request may take to arrive, 0: no limit; its body has no limit (60s)",
+    Option{"max-wait", "TIME",
+           "how long a request may wait for a child before it is refused with a 503, 0: no limit (0)",
+           [](Config& c, const std::string& v) { return store_limit(c.max_wait, v); }},
+    Option{"overload", "fifo|lifo|reject",
+           "when requests wait longer than --max-wait: the oldest is served first, the newest, or who "
+           "comes is refused at once (fifo)",
+           [](Config& c, const std::string& v) { return store(c.overload, parse_overload(v)); }},
+    Option{"abandoned", "drop|run",
+           "what becomes of a request whose client has closed the connection before it is run (drop)",
+           [](Config& c, const std::string& v) { return store(c.run_abandoned, parse_abandoned(v)); }},
+    Option{"pass-queue-time", "", "scripts get the microseconds that the request has waited, CEDE_QUEUE_USEC",
+           [](Config& c, const std::string& v) { return store(c.pass_queue_time, parse_yes_or_no(v)); }},
+    Option{"queue-start", "NAME",
+           "a variable in which the web server says when it got the request (nginx: $msec), from which "
+           "its waiting counts then (none)",
+           [](Config& c, const std::string& v) { return store(c.queue_start, parse_variable_name(v)); }},
+    Option{"ping-path", "PATH",
+           "a script name that is answered with 'pong' without PHP, even when all children are busy (none)",
+           [](Config& c, const std::string& v) { return store(c.ping_path, parse_ping_path(v)); }},
+    Option{"probe-reserve", "N",
+           "how many children serve new connections only, and keep none, for health checks (0)",
            [](Config& c, const std::string& v) {
-               return store(c.read_timeout, parse_time(v, milliseconds{0}));
+               return store(c.probe_reserve, parse_number(v, 0, limits::most_children));
            }},
+    Option{"first-byte-timeout", "TIME",
+           "how long a new connection may be silent before it is closed, 0: no limit (60s)",
+           [](Config& c, const std::string& v) { return store_limit(c.first_byte_timeout, v); }},
+    Option{"read-timeout", "TIME", "how long the head of a request may take to arrive, 0: no limit (60s)",
+           [](Config& c, const std::string& v) { return store_limit(c.read_timeout, v); }},
+    Option{"body-timeout", "TIME", "how long nothing of a request's body may come, 0: no limit (60s)",
+           [](Config& c, const std::string& v) { return store_limit(c.body_timeout, v); }},
+    Option{"body-rate", "SIZE",
+           "how many bytes a second of a body must come on average while others wait, 0: any (0)",
+           [](Config& c, const std::string& v) -> Assigned {
+               if (v == "0") {
+                   c.body_rate = 0;
+                   return {};
+               }
+               return store(c.body_rate, parse_size(v));
+           }},
+    Option{"write-timeout", "TIME", "how long a client may read nothing of its answer, 0: no limit (300s)",
+           [](Config& c, const std::string& v) { return store_limit(c.write_timeout, v); }},
+    Option{"linger-timeout", "TIME",
+           "how long a client may take to close its connection behind an answer (1s)",
+           [](Config& c, const std::string& v) { return store_limit(c.linger_timeout, v); }},
     Option{
         "stall-timeout", "TIME",
         "how long all children may be busy, none ending a request while somebody waits, before all of them "

@@ -63,7 +63,18 @@ void Supervisor::publish_settings() {
     control.keepalive_limit = config_.keepalive_limit ? config_.keepalive_limit->children(config_.children)
                                                       : children::no_keepalive_limit;
     control.protocol = config_.protocol;
-    control.read_timeout_ms = static_cast<std::uint32_t>(config_.read_timeout.count());
+    const auto in_ms = [](std::chrono::milliseconds time) {
+        return static_cast<std::uint32_t>(time.count());
+    };
+    control.first_byte_timeout_ms = in_ms(config_.first_byte_timeout);
+    control.read_timeout_ms = in_ms(config_.read_timeout);
+    control.body_timeout_ms = in_ms(config_.body_timeout);
+    control.body_rate = static_cast<std::uint32_t>(std::min<std::uint64_t>(config_.body_rate, UINT32_MAX));
+    control.write_timeout_ms = in_ms(config_.write_timeout);
+    control.linger_timeout_ms = in_ms(config_.linger_timeout);
+    control.max_wait_ms = in_ms(config_.max_wait);
+    control.run_abandoned = config_.run_abandoned ? 1 : 0;
+    control.pass_queue_time = config_.pass_queue_time ? 1 : 0;
     control.slots_used = pool_.size();
     dispatcher_.set_give_up_by(config_.give_up == GiveUp::park ? children::GiveUpBy::parking
                                                                : children::GiveUpBy::closing);

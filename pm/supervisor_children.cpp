@@ -26,6 +26,13 @@ long long microseconds(std::chrono::steady_clock::duration duration) {
     return std::chrono::duration_cast<std::chrono::microseconds>(duration).count();
 }
 
+// With a NUL behind it; what is too long was refused with the configuration.
+template <std::size_t size>
+void put_text(char (&place)[size], std::string_view text) {
+    std::ranges::fill(place, '\0');
+    std::ranges::copy(text.substr(0, size - 1), place);
+}
+
 }  // namespace
 
 std::unique_ptr<ZygoteHost> Supervisor::make_zygote(Start start) {
@@ -185,6 +192,8 @@ std::optional<std::uint32_t> Supervisor::order_child(ZygoteHost& zygote, const C
     constexpr unsigned chances = 100;
     const auto chance = static_cast<unsigned>(random_() % chances);
     scoreboard_.slot(slot).quota = quota_of(config.max_requests, config.recycling.jitter_percent, chance);
+    put_text(scoreboard_.slot(slot).ping_path, config.ping_path);
+    put_text(scoreboard_.slot(slot).queue_start, config.queue_start);
     const Poller::Tag tag{Poller::Kind::child, slot, pool_.at(slot).age};
     if (!zygote.order(slot, theirs.get(), output->get(), output_of(zygote)) ||
         !poller_.add(ours.get(), EPOLLIN, tag)) {
@@ -271,6 +280,7 @@ void Supervisor::on_child_readable(const Poller::Event& event) {
                 dispatcher_.wake_later();
                 break;
             case ChildSays::park:
+            case ChildSays::park_partial:
             case ChildSays::see_off:
                 break;  // have a way of their own
             case ChildSays::refused:

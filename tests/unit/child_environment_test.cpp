@@ -107,8 +107,8 @@ TEST_CASE("what was meant for the supervisor is not handed on") {
 }
 
 TEST_CASE("the agent learns its descriptors, the listeners' number and the slots") {
-    CHECK(has(environment({}, 1, 10), "CEDE_AGENT=3 100 101 102 103 1 10"));
-    CHECK(has(environment({}, 64, 10000), "CEDE_AGENT=3 100 101 102 103 64 10000"));
+    CHECK(has(environment({}, 1, 10), "CEDE_AGENT=4 100 101 102 103 1 10"));
+    CHECK(has(environment({}, 64, 10000), "CEDE_AGENT=4 100 101 102 103 64 10000"));
     CHECK(named(environment({"CEDE_AGENT=x"}), "CEDE_AGENT") == 1);
 }
 

@@ -15,6 +15,7 @@
 #include "pm/poller.h"
 #include "pm/pool.h"
 #include "pm/queue_depth.h"
+#include "pm/queue_watch.h"
 #include "protocol/detect.h"
 
 namespace cede::pm {
@@ -83,12 +84,17 @@ class Dispatcher {
 
     [[nodiscard]] const ParkingLot& lot() const noexcept { return lot_; }
     // For whoever wants to know how things are. Of each listener, in their order: asks the kernel.
-    [[nodiscard]] std::vector<QueueDepth::Reading> queues();
+    [[nodiscard]] const std::vector<QueueDepth::Reading>& queues() noexcept {
+        (void)listen_queue();
+        return readings_;
+    }
     // The most that have been seen in all listen queues together.
     [[nodiscard]] std::uint64_t longest_queue() const noexcept { return longest_queue_; }
     [[nodiscard]] std::size_t handed_over() const noexcept { return handoff_.waiting(); }
     [[nodiscard]] std::size_t being_closed() const noexcept { return leaving_.size(); }
     [[nodiscard]] children::Waiting mark() const noexcept { return mark_; }
+    [[nodiscard]] QueueWatch& watch() noexcept { return watch_; }
+    [[nodiscard]] const QueueWatch& watch() const noexcept { return watch_; }
     // How many children have been asked to give their connection up.
     [[nodiscard]] std::uint64_t give_ups_asked() const noexcept { return give_ups_asked_; }
     [[nodiscard]] int handoff_receiver() const noexcept { return handoff_.receiver(); }
@@ -122,6 +128,8 @@ class Dispatcher {
     Pool& pool_;
     std::span<Listener> listeners_;
     std::vector<QueueDepth> depths_;
+    std::vector<QueueDepth::Reading> readings_;  // the latest, of each
+    QueueWatch watch_;
     ParkingLot leaving_;  // their peers have been told to close them
     ParkingLot lot_;
     Handoff handoff_;

@@ -150,6 +150,7 @@ Totals Supervisor::totals_now() const {
 }
 
 void Supervisor::count_last(std::uint32_t slot, int wait_status) {
+    dispatcher_.watch().child_gone(slot);
     totals_.end(slot, counts_in(scoreboard_.slot(slot)), Clock::now() - pool_.at(slot).ordered_at);
     ++totals_.events.ended;
     totals_.events.killed += WIFSIGNALED(wait_status) ? 1 : 0;

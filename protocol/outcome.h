@@ -33,6 +33,9 @@ enum class Outcome : std::uint8_t {
     does_not_fit,          // the space given is too small for what was to be written
     bad_layout,            // a record size to cut at that is not 1 to 65535
     too_slow,              // a request whose head has not arrived within the time of the caller
+    unknown_role,          // a BEGIN_REQUEST record with a role that the specification does not know
+    body_too_slow,         // the same of its body
+    not_read,              // an answer whose peer has not read it within the time of the caller
 };
 
 // The enumerator in words, for a log line.
@@ -84,6 +87,12 @@ enum class Outcome : std::uint8_t {
             return "record size that is not 1 to 65535";
         case Outcome::too_slow:
             return "request whose head did not arrive in time (--read-timeout)";
+        case Outcome::unknown_role:
+            return "BEGIN_REQUEST record with an unknown role";
+        case Outcome::body_too_slow:
+            return "request whose body came too slowly (--body-timeout, --body-rate)";
+        case Outcome::not_read:
+            return "request whose client did not read the answer in time (--write-timeout)";
     }
     return "unknown outcome";
 }

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "protocol/fastcgi.h"
-#include "protocol/fastcgi_writer.h"
 #include "protocol/variable_name.h"
 
 namespace cede::protocol::fastcgi {
@@ -223,6 +222,28 @@ void hide_variable(MutableBytes head, std::string_view name) noexcept {
     }
 }
 
+constexpr std::size_t length_size(std::size_t length) noexcept {
+    return length < 0x80 ? 1 : 4;
+}
+
+// A PARAMS record of one pair. `out` is as long as that.
+void put_params(MutableBytes out, std::uint16_t id, std::string_view name, std::string_view value) noexcept {
+    put_header(out, RecordType::params, id, out.size() - header_size, 0);
+    std::size_t at = header_size;
+    for (const std::string_view text : {name, value}) {
+        if (length_size(text.size()) == 1) {
+            put_u8(out, at, static_cast<std::uint8_t>(text.size()));
+        } else {
+            put_u32_be(out, at, static_cast<std::uint32_t>(text.size()) | 0x80000000U);
+        }
+        at += length_size(text.size());
+    }
+    for (const std::string_view text : {name, value}) {
+        std::ranges::copy(std::as_bytes(std::span{text}), out.data() + at);
+        at += text.size();
+    }
+}
+
 }  // namespace
 
 RequestHead read_request_head(Bytes bytes) noexcept {
@@ -285,9 +306,12 @@ std::optional<std::size_t> find_variable(Bytes head, std::string_view name, Muta
 std::optional<std::size_t> add_variable(MutableBytes buffer, std::size_t used, std::size_t head_size,
                                         std::string_view name, std::string_view value) noexcept {
     const RequestHead read = read_request_head(buffer.first(used));
-    const NameValue variable{name, value};
-    const std::span<const NameValue> pairs{&variable, 1};
-    const std::uint64_t content = encoded_size(pairs);
+    const std::size_t most = std::min(largest_for_php, buffer.size() - used);
+    if (name.size() > most || value.size() > most) {
+        return std::nullopt;
+    }
+    const std::size_t content =
+        length_size(name.size()) + length_size(value.size()) + name.size() + value.size();
     if (read.outcome != Outcome::done || read.head_size != head_size || read.management ||
         content > largest_for_php || header_size + content > buffer.size() - used) {
         return std::nullopt;
@@ -299,11 +323,11 @@ std::optional<std::size_t> add_variable(MutableBytes buffer, std::size_t used, s
     if (read_first(buffer.first(head_size), begin) != Outcome::done) {
         return std::nullopt;
     }
-    const auto size = static_cast<std::size_t>(header_size + content);
+    const std::size_t size = header_size + content;
     const MutableBytes moved = buffer.subspan(begin.end, used - begin.end);
     std::copy_backward(moved.begin(), moved.end(), moved.end() + static_cast<std::ptrdiff_t>(size));
-    const auto written = write_params(buffer.subspan(begin.end, size), read.id, pairs);
-    return written ? std::optional{used + size} : std::nullopt;
+    put_params(buffer.subspan(begin.end, size), read.id, name, value);
+    return used + size;
 }
 
 }  // namespace cede::protocol::fastcgi

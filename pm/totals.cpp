@@ -38,7 +38,14 @@ constexpr Field<Events> each_event[] = {{"started", &Events::started},
                                         {"closed_for_room", &Events::closed_for_room},
                                         {"peers_gone", &Events::peers_gone},
                                         {"lost_log_lines", &Events::lost_log_lines},
-                                        {"longest_queue", &Events::longest_queue}};
+                                        {"longest_queue", &Events::longest_queue},
+                                        {"abandoned", &Events::abandoned},
+                                        {"overdue", &Events::overdue},
+                                        {"pings", &Events::pings},
+                                        {"pulled", &Events::pulled},
+                                        {"heads_too_slow", &Events::heads_too_slow},
+                                        {"bodies_too_slow", &Events::bodies_too_slow},
+                                        {"silent_closed", &Events::silent_closed}};
 
 std::uint64_t add(std::uint64_t a, std::uint64_t b) noexcept {
     return a > std::numeric_limits<std::uint64_t>::max() - b ? std::numeric_limits<std::uint64_t>::max()

@@ -113,7 +113,7 @@ Status Supervisor::status() {
     }
     status.handed = dispatcher_.handed_over();
     status.pressure = word_for(dispatcher_.mark());
-    status.parked = dispatcher_.lot().size();
+    status.parked = dispatcher_.parked();
     status.leaving = dispatcher_.being_closed();
     status.totals = totals_.all();
     status.events = totals_now().events;
@@ -150,8 +150,16 @@ Status::Child Supervisor::status_of(std::uint32_t slot) {
 Totals Supervisor::totals_now() const {
     Totals now = totals_;
     now.events.give_ups_asked += dispatcher_.give_ups_asked();
-    now.events.closed_for_room += dispatcher_.lot().closed_for_room();
-    now.events.peers_gone += dispatcher_.lot().peers_gone();
+    const Dispatcher::Tally tally = dispatcher_.tally();
+    now.events.closed_for_room += tally.closed_for_room + tally.partial.closed_for_room;
+    now.events.peers_gone += tally.peers_gone;
+    now.events.abandoned += tally.waiting.abandoned + tally.partial.gone;
+    now.events.overdue += tally.waiting.overdue;
+    now.events.pings += tally.waiting.pings;
+    now.events.pulled += tally.waiting.pulled;
+    now.events.heads_too_slow += tally.partial.heads_too_slow;
+    now.events.bodies_too_slow += tally.partial.bodies_too_slow;
+    now.events.silent_closed += tally.silent_closed;
     now.events.lost_log_lines += lost_log_lines();
     now.events.longest_queue = std::max(now.events.longest_queue, dispatcher_.longest_queue());
     return now;
@@ -169,7 +177,7 @@ std::string Supervisor::summary() {
     const Headcount count = count_heads();
     return fmt::format(
         "generation {}: {} children busy, {} spare, {} starting; {} connections parked, {} waiting",
-        zygote_->generation(), count.busy, count.spare, count.starting, dispatcher_.lot().size(),
+        zygote_->generation(), count.busy, count.spare, count.starting, dispatcher_.parked(),
         dispatcher_.waiting());
 }
 

@@ -83,7 +83,8 @@ struct ChildReport {
     ChildSays says = ChildSays::ready;
     protocol::Outcome why = protocol::Outcome::done;
     protocol::Protocol spoken = protocol::Protocol::unknown;  // `refused`: by the look of the first byte
-    std::uint16_t reserved = 0;
+    std::uint8_t fresh = 0;  // park, park_partial: not 0: nothing was ever answered on this connection
+    std::uint8_t reserved = 0;
 };
 
 // --- supervisor -> child: a doorbell. What it means stands in the scoreboard (slot state, Control::mode).

@@ -87,4 +87,13 @@ std::expected<Sizes, Error> sizes_of(const Config& config) {
     return sizes;
 }
 
+std::expected<void, Error> check_waiting(const Config& config) {
+    if (config.overload != Overload::fifo && config.max_wait.count() == 0) {
+        return refuse(config, "overload",
+                      fmt::format("{} says something with --max-wait only; set that, or remove this",
+                                  config.overload == Overload::lifo ? "lifo" : "reject"));
+    }
+    return {};
+}
+
 }  // namespace cede::pm

@@ -94,7 +94,7 @@ Status Supervisor::status() {
         }
     }
     status.pressure = word_for(dispatcher_.mark());
-    status.parked = dispatcher_.lot().size();
+    status.parked = dispatcher_.parked();
     status.leaving = dispatcher_.being_closed();
     describe_queue(status);
     status.events = totals_now().events;
@@ -132,7 +132,7 @@ std::string Supervisor::summary() {
     const Headcount count = count_heads();
     return fmt::format(
         "generation {}: {} children busy, {} spare, {} starting; {} connections parked, {} waiting",
-        zygote_->generation(), count.busy, count.spare, count.starting, dispatcher_.lot().size(),
+        zygote_->generation(), count.busy, count.spare, count.starting, dispatcher_.parked(),
         dispatcher_.waiting());
 }
 

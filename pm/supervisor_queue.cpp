@@ -32,8 +32,16 @@ Counts counts_in(const children::Slot& slot) noexcept {
 Totals Supervisor::totals_now() const {
     Totals now = totals_;
     now.events.give_ups_asked += dispatcher_.give_ups_asked();
-    now.events.closed_for_room += dispatcher_.lot().closed_for_room();
-    now.events.peers_gone += dispatcher_.lot().peers_gone();
+    const Dispatcher::Tally tally = dispatcher_.tally();
+    now.events.closed_for_room += tally.closed_for_room + tally.partial.closed_for_room;
+    now.events.peers_gone += tally.peers_gone;
+    now.events.abandoned += tally.waiting.abandoned + tally.partial.gone;
+    now.events.overdue += tally.waiting.overdue;
+    now.events.pings += tally.waiting.pings;
+    now.events.pulled += tally.waiting.pulled;
+    now.events.heads_too_slow += tally.partial.heads_too_slow;
+    now.events.bodies_too_slow += tally.partial.bodies_too_slow;
+    now.events.silent_closed += tally.silent_closed;
     now.events.lost_log_lines += lost_log_lines();
     now.events.longest_queue = std::max(now.events.longest_queue, dispatcher_.longest_queue());
     const Saturation::Sums saturated = dispatcher_.watch().saturation().sums();

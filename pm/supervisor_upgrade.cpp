@@ -187,7 +187,10 @@ Handover Supervisor::describe_all() const {
     }
     Dispatcher::Holdings holdings = dispatcher_.holdings();
     handover.parked = std::move(holdings.parked);
+    handover.fresh = std::move(holdings.fresh);
+    handover.partial = std::move(holdings.partial);
     handover.leaving = std::move(holdings.leaving);
+    handover.lingering = std::move(holdings.lingering);
     handover.queued = std::move(holdings.queued);
     return handover;
 }
@@ -276,7 +279,8 @@ void Supervisor::resume(const Handover& handover, const std::string& failure) {
                       children::UniqueFd{output.fd}, output.author);
     }
     scoreboard_.control().slots_used = pool_.size();
-    dispatcher_.adopt({handover.parked, handover.leaving, handover.queued});
+    dispatcher_.adopt({handover.parked, handover.fresh, handover.partial, handover.leaving,
+                       handover.lingering, handover.queued});
     dispatcher_.child_is_watching();
     sizing_.resume();
     if (handover.parent >= 0) {
@@ -295,7 +299,7 @@ void Supervisor::resume(const Handover& handover, const std::string& failure) {
         return;
     }
     log(LogLevel::notice, "version " CEDE_VERSION " has taken over from version {}: {} children, {} parked",
-        handover.version, handover.children.size(), handover.parked.size());
+        handover.version, handover.children.size(), dispatcher_.parked());
     ++totals_.events.upgrades;
     reload("upgrade", [client = std::make_shared<children::UniqueFd>(std::move(upgrade_.client)),
                        from = handover.version](const Outcome& outcome) {

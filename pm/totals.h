@@ -56,6 +56,14 @@ class Totals {
         std::uint64_t longest_queue = 0;      // the most that were seen to wait
         std::uint64_t killed_for_memory = 0;  // most likely
         std::uint64_t not_started = 0;        // refused by the kernel (fork, descriptors)
+        // By the supervisor itself; children count theirs.
+        std::uint64_t abandoned = 0;          // requests that were not run because their peers had gone
+        std::uint64_t overdue = 0;            // requests that were refused because they waited too long
+        std::uint64_t pings = 0;              // answered
+        std::uint64_t pulled = 0;             // connections taken from a listening socket
+        std::uint64_t heads_too_slow = 0;     // connections closed for a request's head that did not come
+        std::uint64_t bodies_too_slow = 0;    // or its body
+        std::uint64_t silent_closed = 0;      // new connections closed that sent nothing
         std::uint64_t saturated_ms = 0;       // time in which requests had to wait
         std::uint64_t saturations = 0;        // how often they began to
         std::uint64_t saturated_waits = 0;    // how many had to

@@ -58,5 +58,15 @@ struct RecordHeader {
     return {get_u8(bytes, 0), RecordType{get_u8(bytes, 1)}, get_u16_be(bytes, 2), get_u16_be(bytes, 4),
             get_u8(bytes, 6)};
 }
+// `out` has room for header_size bytes. The version is 1.
+constexpr void put_header(MutableBytes out, RecordType type, std::uint16_t id, std::size_t content,
+                          std::uint8_t padding) noexcept {
+    put_u8(out, 0, version_1);
+    put_u8(out, 1, static_cast<std::uint8_t>(type));
+    put_u16_be(out, 2, id);
+    put_u16_be(out, 4, static_cast<std::uint16_t>(content));
+    put_u8(out, 6, padding);
+    put_u8(out, 7, 0);
+}
 
 }  // namespace cede::protocol::fastcgi

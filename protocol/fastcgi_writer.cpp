@@ -16,16 +16,6 @@ constexpr std::size_t length_size(std::size_t length) noexcept {
     return length < short_length_limit ? 1 : 4;
 }
 
-void put_header(MutableBytes out, RecordType type, std::uint16_t id, std::size_t content,
-                std::uint8_t padding) noexcept {
-    put_u8(out, 0, version_1);
-    put_u8(out, 1, static_cast<std::uint8_t>(type));
-    put_u16_be(out, 2, id);
-    put_u16_be(out, 4, static_cast<std::uint16_t>(content));
-    put_u8(out, 6, padding);
-    put_u8(out, 7, 0);
-}
-
 // Puts a stream of known length into records, piece by piece. The space has been checked.
 class RecordCutter {
   public:

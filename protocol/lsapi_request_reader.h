@@ -52,6 +52,10 @@ class RequestReader {
     [[nodiscard]] std::string_view request_method() const noexcept { return text(field(request_method_at)); }
 
     [[nodiscard]] EnvCursor env() const noexcept { return EnvCursor{env_}; }
+    // Where the terminator of env() stands in the packet.
+    [[nodiscard]] std::size_t env_end() const noexcept {
+        return static_cast<std::size_t>(env_.data() + env_.size() - packet_.data());
+    }
     // Names begin with a marker: 1 and another byte for a PHP setting, 0 for suEXEC.
     [[nodiscard]] EnvCursor special_env() const noexcept { return EnvCursor{special_env_}; }
 

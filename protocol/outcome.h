@@ -10,16 +10,16 @@ namespace cede::protocol {
 // ways stays there: it consumes nothing more and gives the same answer until it is reset. A writer that does
 // not answer `done` has not touched its output.
 enum class Outcome : std::uint8_t {
-    need_more,             // everything given was consumed, nothing was wrong, the message goes on
-    done,                  // the thing asked for is complete
-    bad_version,           // a record header with another version than 1
-    bad_magic,             // an LSAPI packet that does not begin with "LS"
-    unexpected_type,       // a record or packet type that has no place here
-    unexpected_id,         // a record for a request id that is not open on this connection
-    bad_body_size,         // a record of fixed size (END_REQUEST) with a body of another size
-    bad_packet_size,       // an LSAPI packet of a length that its type does not allow
-    unknown_status,        // an END_REQUEST with a protocolStatus that the specification does not know
-    data_after_end,        // a record of a stream that had already been ended by an empty record
+    need_more,        // everything given was consumed, nothing was wrong, the message goes on
+    done,             // the thing asked for is complete
+    bad_version,      // a record header with another version than 1
+    bad_magic,        // an LSAPI packet that does not begin with "LS"
+    unexpected_type,  // a record or packet type that has no place here
+    unexpected_id,    // a record for a request id that is not open on this connection
+    bad_body_size,    // a record of fixed size (BEGIN_REQUEST, END_REQUEST) with a body of another size
+    bad_packet_size,  // an LSAPI packet of a length that its type, a FastCGI record that PHP does not allow
+    unknown_status,   // an END_REQUEST with a protocolStatus that the specification does not know
+    data_after_end,   // a record of a stream that had already been ended by an empty record
     name_value_too_large,  // one name-value pair is larger than the space for it, or than 31 bits can say
     stream_too_large,      // all of a stream together is larger than the limit of the caller
     too_many_pairs,        // more name-value pairs than the limit of the caller
@@ -33,6 +33,9 @@ enum class Outcome : std::uint8_t {
     does_not_fit,          // the space given is too small for what was to be written
     bad_layout,            // a record size to cut at that is not 1 to 65535
     too_slow,              // a request whose head has not arrived within the time of the caller
+    unknown_role,          // a BEGIN_REQUEST record with a role that the specification does not know
+    body_too_slow,         // the same of its body
+    not_read,              // an answer whose peer has not read it within the time of the caller
 };
 
 // The enumerator in words, for a log line.
@@ -51,9 +54,9 @@ enum class Outcome : std::uint8_t {
         case Outcome::unexpected_id:
             return "record for a request id that is not open";
         case Outcome::bad_body_size:
-            return "END_REQUEST record whose body is not 8 bytes";
+            return "BEGIN_REQUEST or END_REQUEST record whose body is not 8 bytes";
         case Outcome::bad_packet_size:
-            return "packet of a length that its type does not allow";
+            return "packet or record of a length that is not allowed";
         case Outcome::unknown_status:
             return "END_REQUEST record with an unknown protocol status";
         case Outcome::data_after_end:
@@ -84,6 +87,12 @@ enum class Outcome : std::uint8_t {
             return "record size that is not 1 to 65535";
         case Outcome::too_slow:
             return "request whose head did not arrive in time (--read-timeout)";
+        case Outcome::unknown_role:
+            return "BEGIN_REQUEST record with an unknown role";
+        case Outcome::body_too_slow:
+            return "request whose body came too slowly (--body-timeout, --body-rate)";
+        case Outcome::not_read:
+            return "request whose client did not read the answer in time (--write-timeout)";
     }
     return "unknown outcome";
 }

@@ -20,6 +20,17 @@ enum class Role : std::uint8_t {
     stranger,   // a copy that a script forked: has neither listener nor connection any more
 };
 
+// How the connection came to this child, until its first request has been judged.
+struct Arrival {
+    enum class From : std::uint8_t {
+        nowhere,  // this child was there before the request
+        listener,
+        handoff,
+    } from = From::nowhere;
+    bool tcp = false;
+    std::uint64_t since_ns = 0;  // handoff: the request waits since then (CLOCK_MONOTONIC)
+};
+
 struct Agent {
     Role role = Role::bystander;
     protocol::Protocol protocol = protocol::Protocol::unknown;  // once it is a zygote
@@ -46,6 +57,10 @@ struct Agent {
     std::uint32_t listen_passes = 0;  // turns for which the listen queue is passed over
     int last_listener = 0;
     std::uint32_t takes_unwatched = 0;  // connections taken since the channel was last looked at
+    bool reserved = false;              // for new connections only
+    bool over_tcp[max_listeners] = {};  // of each listener
+    Arrival arrival;
+    bool newly_accepted = false;  // the connection has had no answer, from anybody
     const children::Control* control = nullptr;
     const children::Slot* slots = nullptr;  // all, read-only
     children::Slot* slot = nullptr;         // ours, writable

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <sys/socket.h>
 
+#include "children/agent/agent.h"
 #include "children/agent/libc.h"
 
 namespace cede::agent {
@@ -12,6 +13,17 @@ namespace {
 
 // Apart from the object, so that it takes no room in the library's file.
 constinit std::byte buffer[Connection::capacity] = {};
+
+// Of what recv(2) returned.
+Connection::Fill meaning_of(ssize_t size) noexcept {
+    if (size >= 0) {
+        return size > 0 ? Connection::Fill::data : Connection::Fill::end;
+    }
+    if (errno == EINTR) {
+        return Connection::Fill::interrupted;
+    }
+    return errno == EAGAIN || errno == EWOULDBLOCK ? Connection::Fill::nothing : Connection::Fill::failed;
+}
 
 }  // namespace
 
@@ -25,6 +37,9 @@ void Connection::open(int fd) noexcept {
     shutdown_deferred = false;
     over = false;
     head_since_ns = 0;
+    body_since_ns = 0;
+    waited_us = 0;
+    peeked_ = 0;
 }
 
 Connection::Fill Connection::fill(bool wait) noexcept {
@@ -37,17 +52,36 @@ Connection::Fill Connection::fill(bool wait) noexcept {
         begin_ = 0;
     }
     const ssize_t size = libc().recv(fd_, buffer + end_, capacity - end_, wait ? 0 : MSG_DONTWAIT);
-    if (size > 0) {
-        end_ += static_cast<std::size_t>(size);
-        return Fill::data;
-    }
-    if (size == 0) {
-        return Fill::end;
-    }
-    if (errno == EINTR) {
-        return Fill::interrupted;
-    }
-    return errno == EAGAIN || errno == EWOULDBLOCK ? Fill::nothing : Fill::failed;
+    end_ += size > 0 ? static_cast<std::size_t>(size) : 0;
+    return meaning_of(size);
+}
+
+Connection::Fill Connection::peek() noexcept {
+    begin_ = admitted_ = end_ = 0;
+    const ssize_t size = libc().recv(fd_, buffer, capacity, MSG_PEEK | MSG_DONTWAIT);
+    peeked_ = size > 0 ? static_cast<std::size_t>(size) : 0;
+    return meaning_of(size);
+}
+
+Connection::Fill Connection::take_peeked() noexcept {
+    const ssize_t size = libc().recv(fd_, buffer, peeked_, MSG_DONTWAIT);
+    peeked_ = 0;
+    end_ = size > 0 ? static_cast<std::size_t>(size) : 0;
+    return meaning_of(size);
+}
+
+protocol::Bytes Connection::peeked() const noexcept {
+    return {buffer, peeked_};
+}
+
+protocol::Bytes Connection::unread() const noexcept {
+    return {buffer + admitted_, end_ - admitted_};
+}
+
+void Connection::add_variable(std::size_t head_size, std::string_view name, std::string_view value) noexcept {
+    const auto used = protocol::add_variable(agent.protocol, {buffer + admitted_, capacity - admitted_},
+                                             end_ - admitted_, head_size, name, value);
+    end_ = used ? admitted_ + *used : end_;
 }
 
 protocol::Outcome Connection::admit() noexcept {
@@ -66,7 +100,7 @@ protocol::Protocol Connection::looks_like() const noexcept {
 }
 
 std::ptrdiff_t Connection::receive(void* to, std::size_t size) noexcept {
-    const ssize_t received = libc().recv(fd_, to, size, 0);
+    const ssize_t received = libc().recv(fd_, to, size, MSG_DONTWAIT);
     if (received > 0) {
         exchange_.received({static_cast<const std::byte*>(to), static_cast<std::size_t>(received)});
     }

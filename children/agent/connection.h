@@ -3,8 +3,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include "children/agent/exchange.h"
+#include "protocol/bytes.h"
+#include "protocol/request_head.h"
 
 namespace cede::agent {
 
@@ -26,10 +29,20 @@ class Connection {
     // Receives behind what is buffered, which does not fill the buffer. `nothing`: it would block. `failed`:
     // errno says why.
     Fill fill(bool wait) noexcept;
+    // The same without taking it out of the socket, with nothing buffered; and then takes it.
+    Fill peek() noexcept;
+    Fill take_peeked() noexcept;
+    [[nodiscard]] protocol::Bytes peeked() const noexcept;
+    // What is buffered and PHP has no part of: a request from its first byte on, if PHP waits for one.
+    [[nodiscard]] protocol::Bytes unread() const noexcept;
+    // A request that PHP is not to see.
+    void skip(std::size_t size) noexcept { begin_ = admitted_ = begin_ + size; }
+    // Puts a variable more into the head that begins unread(). Without room for it nothing happens.
+    void add_variable(std::size_t head_size, std::string_view name, std::string_view value) noexcept;
     // Looks at what has been received: done once there is something available to PHP.
     [[nodiscard]] protocol::Outcome admit() noexcept;
     [[nodiscard]] protocol::Protocol looks_like() const noexcept;
-    // Receives straight into PHP's memory, for reads that are not worth a copy. As recv(2).
+    // Receives straight into PHP's memory, for reads that are not worth a copy. As recv(2) with MSG_DONTWAIT.
     std::ptrdiff_t receive(void* to, std::size_t size) noexcept;
     [[nodiscard]] bool worth_receiving(std::size_t size) const noexcept {
         return exchange_.may_receive(size);
@@ -74,6 +87,10 @@ class Connection {
     bool shutdown_deferred = false;   // shutdown(2) was left out, close(2) will say the same
     bool over = false;                // given up: for PHP it has ended
     std::uint64_t head_since_ns = 0;  // CLOCK_MONOTONIC; 0: nothing of a head has been waited for yet
+    std::uint64_t body_since_ns = 0;  // the same of a body
+    std::uint64_t body_bytes = 0;     // since then
+    std::uint64_t begun_ns = 0;       // when the running request had its turn
+    std::uint64_t waited_us = 0;      // for a child, of the request that begins
 
   private:
     // How many requests have had their turn.
@@ -84,6 +101,7 @@ class Connection {
     std::size_t begin_ = 0;
     std::size_t admitted_ = 0;
     std::size_t end_ = 0;
+    std::size_t peeked_ = 0;
     std::uint64_t begun_ = 0;
     Exchange exchange_;
 };

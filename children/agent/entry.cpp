@@ -12,6 +12,7 @@
 #include "children/agent/head.h"
 #include "children/agent/libc.h"
 #include "children/agent/overtime.h"
+#include "children/agent/slow_peer.h"
 #include "children/agent/title.h"
 #include "children/agent/voice.h"
 #include "children/agent/wait.h"
@@ -80,24 +81,25 @@ ssize_t read_connection(void* to, size_t size) noexcept {
         }
     }
     if (connection.worth_receiving(size)) {
-        const ssize_t received = connection.receive(to, size);
+        const ssize_t received = receive_slowly(to, size);
         if (connection.begins()) {
             publish_progress();
         }
         return received;
     }
-    switch (connection.fill(true)) {
-        case Connection::Fill::data:
+    switch (fill_slowly()) {
+        case Filled::data:
             (void)connection.admit();
             if (!was_running || connection.begins()) {
                 publish_progress();
             }
             return static_cast<ssize_t>(connection.take(to, size));
-        case Connection::Fill::end:
+        case Filled::end:
             return 0;
-        default:
-            return -1;
+        case Filled::failed:
+            break;
     }
+    return -1;
 }
 
 // After the answer PHP says that it will write no more and then reads until its peer closes (KEEP_CONN off).
@@ -180,6 +182,7 @@ void note_written(const iovec* parts, int count, ssize_t written, bool had_begun
         left -= size;
         if (size > 0 && agent.connection.wrote(parts[i].iov_base, size)) {
             agent::count(agent.slot->requests);
+            record_end();
             publish(children::ChildState::finishing);
         }
     }
@@ -231,7 +234,7 @@ CEDE_EXPORT ssize_t write(int fd, const void* from, size_t size) {
     }
     const iovec part{const_cast<void*>(from), size};
     const bool had_begun = cede::agent::note_writing(&part, 1);
-    const ssize_t written = libc().write(fd, from, size);
+    const ssize_t written = cede::agent::send_slowly(&part, 1, 0);
     cede::agent::note_written(&part, 1, written, had_begun);
     return written;
 }
@@ -242,7 +245,7 @@ CEDE_EXPORT ssize_t send(int fd, const void* from, size_t size, int flags) {
     }
     const iovec part{const_cast<void*>(from), size};
     const bool had_begun = cede::agent::note_writing(&part, 1);
-    const ssize_t written = libc().send(fd, from, size, flags);
+    const ssize_t written = cede::agent::send_slowly(&part, 1, flags);
     cede::agent::note_written(&part, 1, written, had_begun);
     return written;
 }

@@ -11,6 +11,7 @@
 #include "children/agent/entry.h"
 #include "children/agent/libc.h"
 #include "children/agent/overtime.h"
+#include "children/agent/slow_peer.h"
 #include "children/agent/wait.h"
 
 namespace cede::agent {
@@ -129,7 +130,7 @@ CEDE_EXPORT ssize_t writev(int fd, const iovec* parts, int count) {
         return libc().writev(fd, parts, count);
     }
     const bool had_begun = cede::agent::note_writing(parts, count);
-    const ssize_t written = libc().writev(fd, parts, count);
+    const ssize_t written = cede::agent::send_slowly(parts, count, 0);
     cede::agent::note_written(parts, count, written, had_begun);
     return written;
 }

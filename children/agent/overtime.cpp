@@ -14,14 +14,14 @@
 #include "children/agent/voice.h"
 #include "children/clock.h"
 #include "children/zygote_protocol.h"
-#include "protocol/fastcgi_writer.h"
-#include "protocol/lsapi_writer.h"
+#include "protocol/fastcgi.h"
+#include "protocol/lsapi.h"
+#include "protocol/short_answer.h"
 
 namespace cede::agent {
 
 using children::ChildState;
 using children::overtime_signal;
-using protocol::MutableBytes;
 using protocol::Protocol;
 
 namespace {
@@ -29,57 +29,19 @@ namespace {
 namespace fastcgi = protocol::fastcgi;
 namespace lsapi = protocol::lsapi;
 
-constexpr int http_status = 504;
-constexpr std::string_view head = "Status: 504 Gateway Timeout\r\nContent-Type: text/plain\r\n\r\n";
-constexpr std::string_view content_type = "Content-Type: text/plain";
-constexpr std::string_view body = "The request took too long and was ended.\n";
+constexpr protocol::ShortAnswer too_long{
+    .status = 504,
+    .reason = "Gateway Timeout",
+    .lines = {},
+    .body = "The request took too long and was ended.\n",
+};
 constexpr std::size_t largest_answer = 512;
 constexpr std::uint64_t longest_drain_ns = 1'000'000'000;
 
-// Puts pieces behind each other, or nothing at all if one does not fit.
-class Piecewise {
-  public:
-    explicit Piecewise(MutableBytes out) noexcept : out_{out} {}
-    [[nodiscard]] MutableBytes rest() const noexcept { return out_.subspan(size_); }
-    template <typename Written>
-    void add(const Written& written) noexcept {
-        whole_ = whole_ && written.has_value();
-        size_ += written ? *written : 0;
-    }
-    [[nodiscard]] std::size_t size() const noexcept { return whole_ ? size_ : 0; }
-
-  private:
-    MutableBytes out_;
-    std::size_t size_ = 0;
-    bool whole_ = true;
-};
-
-protocol::Bytes bytes_of(std::string_view text) noexcept {
-    return std::as_bytes(std::span{text.data(), text.size()});
-}
-
-std::size_t write_fastcgi(MutableBytes out) noexcept {
-    const std::uint16_t id = agent.request_id;
-    Piecewise answer{out};
-    answer.add(fastcgi::write_stream(answer.rest(), fastcgi::RecordType::stdout_stream, id, bytes_of(head)));
-    answer.add(fastcgi::write_stream(answer.rest(), fastcgi::RecordType::stdout_stream, id, bytes_of(body)));
-    answer.add(fastcgi::write_stream_end(answer.rest(), fastcgi::RecordType::stdout_stream, id));
-    answer.add(fastcgi::write_end_request(answer.rest(), id, 0, fastcgi::ProtocolStatus::request_complete));
-    return answer.size();
-}
-
-std::size_t write_lsapi(MutableBytes out) noexcept {
-    Piecewise answer{out};
-    answer.add(lsapi::write_resp_header(answer.rest(), http_status, std::span{&content_type, 1}));
-    answer.add(lsapi::write_resp_stream(answer.rest(), bytes_of(body)));
-    answer.add(lsapi::write_resp_end(answer.rest()));
-    return answer.size();
-}
-
 // True when all of it is on its way. A part of it is no answer, and the end behind it tells the peer so.
-bool send_answer() noexcept {
+bool send_answer(const protocol::ShortAnswer& answer) noexcept {
     std::byte memory[largest_answer];
-    const std::size_t size = agent.protocol == Protocol::lsapi ? write_lsapi(memory) : write_fastcgi(memory);
+    const std::size_t size = protocol::write_short_answer(agent.protocol, memory, agent.request_id, answer);
     if (size == 0) {
         return false;
     }
@@ -125,15 +87,20 @@ bool ends_by_term() noexcept {
            term.sa_handler != SIG_DFL && term.sa_handler != SIG_IGN;
 }
 
-void end_request(ChildState state) noexcept {
+// Out of it the web server learns as much as can be said.
+void part_with_peer(ChildState state, const protocol::ShortAnswer& answer) noexcept {
     // Of an answer that has begun no end is made up: the part would pass for the whole. Nor is one given
     // while a second request is on the connection, which would take it for its own or be lost behind it.
     const bool answerable = state == ChildState::busy && agent.connection.fd() >= 0 &&
                             agent.connection.alone() && !agent.answer_begun;
-    if (answerable && send_answer()) {
+    if (answerable && send_answer(answer)) {
         drain();
     }
     let_connection_go();
+}
+
+void end_request(ChildState state) noexcept {
+    part_with_peer(state, too_long);
     if (ends_by_term()) {
         kill(getpid(), SIGTERM);
         return;
@@ -226,6 +193,12 @@ void forget_overtime() noexcept {
     if (libc().sigaction(overtime_signal, nullptr, &now) == 0 && is_ours(now)) {
         set_default();
     }
+}
+
+void end_request_now(const protocol::ShortAnswer& answer) noexcept {
+    part_with_peer(agent.slot->state.load(std::memory_order_relaxed), answer);
+    publish(ChildState::exiting);
+    _exit(0);
 }
 
 bool note_writing(const iovec* parts, int count) noexcept {

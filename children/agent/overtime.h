@@ -4,6 +4,8 @@
 #include <signal.h>
 #include <sys/uio.h>
 
+#include "protocol/short_answer.h"
+
 // The end of a request that has run for too long (--request-timeout): the supervisor asks by a real-time
 // signal (children::overtime_signal), the only kind that PHP never takes for itself. The web server gets a
 // complete answer if none has begun, the child ends. docs/design/0010-an-answer-for-what-is-ended.md has why.
@@ -13,6 +15,10 @@ namespace cede::agent {
 void watch_overtime() noexcept;
 // In a copy that a script has forked: the signal means there what it means to everybody.
 void forget_overtime() noexcept;
+
+// Ends the running request and this process, with this answer if none has begun. Not even shutdown functions
+// run: PHP must not go on with what it has of the request.
+[[noreturn]] void end_request_now(const protocol::ShortAnswer& answer) noexcept;
 
 // In front of each write to the connection. True: a part of the answer has gone out before.
 bool note_writing(const iovec* parts, int count) noexcept;

@@ -36,6 +36,8 @@ int accept_any(sockaddr* address, socklen_t* length) noexcept {
         const int fd = libc().accept4(agent.listeners[next], address, length, SOCK_CLOEXEC);
         if (fd >= 0) {
             agent.last_listener = next;
+            agent.arrival = {Arrival::From::listener, agent.over_tcp[next], 0};
+            agent.newly_accepted = true;
             count(agent.slot->accepted);
             return fd;
         }
@@ -57,6 +59,8 @@ int take_handed(sockaddr* address, socklen_t* length) noexcept {
         agent.exhausted = agent.exhausted || handed.kind == children::Received::Kind::message;
         return -1;
     }
+    agent.arrival = {Arrival::From::handoff, false, handoff.readable_since_ns};
+    agent.newly_accepted = false;
     count(agent.slot->taken);
     if (address != nullptr && length != nullptr) {
         getpeername(handed.fd, address, length);
@@ -83,7 +87,8 @@ Taken take_any(sockaddr* address, socklen_t* length) noexcept {
     agent.listen_passes -= agent.listen_passes > 0 ? 1U : 0U;
     for (const bool first : {true, false}) {
         const unsigned from = first == listen_first ? listen_queue : handoff_queue;
-        if (from == listen_queue && listen_queue_is_for_the_next_one()) {
+        if ((from == listen_queue && listen_queue_is_for_the_next_one()) ||
+            (from == handoff_queue && agent.reserved && mode() == RunMode::serve)) {
             continue;
         }
         const int fd = from == handoff_queue ? take_handed(address, length) : accept_any(address, length);

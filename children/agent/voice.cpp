@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "children/agent/voice.h"
 
+#include <utility>
+
 #include "children/agent/agent.h"
 #include "children/agent/libc.h"
 #include "children/clock.h"
@@ -35,6 +37,28 @@ Waiting waiting() noexcept {
 }
 RunMode mode() noexcept {
     return agent.control->mode.load(std::memory_order_relaxed);
+}
+
+void record_wait() noexcept {
+    constexpr std::uint64_t us_in_ms = 1000;
+    const std::uint64_t waited = std::exchange(agent.connection.waited_us, 0);
+    std::size_t bucket = 0;
+    while (bucket + 1 < children::wait_buckets && waited > children::wait_bounds_ms[bucket] * us_in_ms) {
+        ++bucket;
+    }
+    count(agent.slot->waits[bucket]);
+    count(agent.slot->waited_us, waited);
+    if (waited > agent.slot->longest_wait_us.load(std::memory_order_relaxed)) {
+        agent.slot->longest_wait_us.store(waited, std::memory_order_relaxed);
+    }
+    agent.connection.begun_ns = children::monotonic_ns();
+    agent.connection.body_since_ns = 0;
+    agent.connection.body_bytes = 0;
+}
+
+void record_end() noexcept {
+    constexpr std::uint64_t ns_in_us = 1000;
+    count(agent.slot->busy_us, (children::monotonic_ns() - agent.connection.begun_ns) / ns_in_us);
 }
 
 void ring(ChildSays says) noexcept {

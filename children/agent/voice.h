@@ -23,6 +23,10 @@ void publish_rest(children::ChildState state) noexcept;
 [[nodiscard]] children::Waiting waiting() noexcept;
 [[nodiscard]] children::RunMode mode() noexcept;
 
+// The books of a request that begins, and of one whose answer is complete.
+void record_wait() noexcept;
+void record_end() noexcept;
+
 void ring(children::ChildSays says) noexcept;
 // Counts a request that PHP must not see. The supervisor is told at the most once a second.
 void report_refusal(protocol::Outcome why, protocol::Protocol spoken) noexcept;

@@ -6,18 +6,19 @@
 #include <time.h>
 
 #include "children/agent/agent.h"
+#include "children/agent/give_away.h"
 #include "children/agent/head.h"
 #include "children/agent/libc.h"
+#include "children/agent/request.h"
 #include "children/agent/take.h"
+#include "children/agent/time_limit.h"
 #include "children/agent/voice.h"
 #include "children/clock.h"
 #include "children/farewell.h"
-#include "children/fd_passing.h"
 #include "children/zygote_protocol.h"
 
 namespace cede::agent {
 
-using children::ChildReport;
 using children::ChildSays;
 using children::ChildState;
 using children::RunMode;
@@ -27,8 +28,7 @@ using protocol::Protocol;
 
 namespace {
 
-constexpr std::uint64_t linger_ns = 1'000'000'000;
-constexpr int longest_wait_for_room_ms = 1000;
+constexpr std::uint64_t ns_in_ms = 1'000'000;
 constexpr int farewell_ms = 50;
 
 // Something has come. `again`: it meant nothing.
@@ -61,32 +61,26 @@ Wake admit_request(bool& again) noexcept {
     }
 }
 
-Wake fill_or_wait(bool& again) noexcept {
+// Something may have come, with nothing buffered. `again`: the connection waits on.
+Wake look_or_wait(bool& again, bool hung_up = false) noexcept {
     again = false;
-    switch (agent.connection.fill(false)) {
-        case Connection::Fill::data:
+    switch (take_request(hung_up)) {
+        case Taken::buffered:
             return admit_request(again);
-        case Connection::Fill::nothing:
-        case Connection::Fill::interrupted:
+        case Taken::nothing:
+        case Taken::interrupted:
             again = true;
             return Wake::interrupted;
-        case Connection::Fill::end:
-        case Connection::Fill::failed:
+        case Taken::gone:
             break;
     }
     return Wake::gone;
 }
 
-bool hand_in(ChildSays says) noexcept {
-    ChildReport report;
-    report.says = says;
-    return children::send_message(agent.handoff, &report, sizeof report, agent.connection.fd());
-}
-
 // By closing: a last look first, so that a request which has come is served and not reset.
 Wake close_unless_asked() noexcept {
     bool again = false;
-    Wake wake = fill_or_wait(again);
+    Wake wake = look_or_wait(again);
     if (!again) {
         return wake;
     }
@@ -94,7 +88,7 @@ Wake close_unless_asked() noexcept {
         // Nobody else waits for the peer's end then.
         pollfd watched{agent.connection.fd(), POLLIN, 0};
         libc().poll(&watched, 1, farewell_ms);
-        wake = fill_or_wait(again);
+        wake = look_or_wait(again);
         if (!again) {
             return wake;
         }
@@ -103,21 +97,8 @@ Wake close_unless_asked() noexcept {
     return Wake::gone;
 }
 
-bool park() noexcept {
-    if (hand_in(ChildSays::park)) {
-        return true;
-    }
-    if (errno != EAGAIN) {
-        return false;
-    }
-    // The supervisor is late. Once it has read what there is, there is room.
-    pollfd room{agent.handoff, POLLOUT, 0};
-    libc().poll(&room, 1, longest_wait_for_room_ms);
-    return hand_in(ChildSays::park);
-}
-
 Wake park_or_close() noexcept {
-    if (park()) {
+    if (give_away(ChildSays::park)) {
         count(agent.slot->parked);
         return Wake::gone;
     }
@@ -159,7 +140,7 @@ bool speaks_soon() noexcept {
 
 Wake fill_or_give_up() noexcept {
     bool again = false;
-    const Wake wake = fill_or_wait(again);
+    const Wake wake = look_or_wait(again);
     return again ? give_up() : wake;
 }
 
@@ -182,7 +163,7 @@ Wake reasons_to_give_up(bool fresh, bool& decided) noexcept {
         (void)move_from_idle(ChildState::giving_up);
         return close_unless_asked();
     }
-    if (waiting() == Waiting::pressure) {
+    if (waiting() == Waiting::pressure || agent.reserved) {
         if (fresh && speaks_soon()) {
             return move_from_idle(ChildState::reading) ? fill_or_give_up() : give_up();
         }
@@ -202,6 +183,7 @@ void publish_progress() noexcept {
         agent.request_id = agent.connection.request_id();
         agent.connection.head_since_ns = 0;  // the next head has a time of its own
         count(agent.slot->begun, begun);
+        record_wait();
     }
     publish(agent.connection.running() ? ChildState::busy : ChildState::reading);
 }
@@ -211,7 +193,7 @@ bool see_off() noexcept {
     return mode() == RunMode::serve &&
            agent.control->give_up_by.load(std::memory_order_relaxed) !=
                children::GiveUpBy::closing_even_new &&
-           hand_in(ChildSays::see_off);
+           give_away(ChildSays::see_off);
 }
 
 Wake wait_for_request(bool fresh) noexcept {
@@ -223,13 +205,14 @@ Wake wait_for_request(bool fresh) noexcept {
         }
     }
     if (fresh) {
-        const Wake wake = fill_or_wait(again);
+        const Wake wake = look_or_wait(again);
         if (!again) {
             return wake;
         }
     }
     // A signal may have led out of here, and PHP back in. An idle child's state is the supervisor's to
     // change: it must not be stored once more.
+    const TimeLimit silence{fresh ? agent.control->first_byte_timeout_ms.load(std::memory_order_relaxed) : 0};
     const ChildState before = agent.slot->state.load(std::memory_order_seq_cst);
     bool told = before == ChildState::giving_up;
     for (bool rested = before == ChildState::idle; !told; rested = true) {
@@ -240,9 +223,14 @@ Wake wait_for_request(bool fresh) noexcept {
         if (const Wake wake = reasons_to_give_up(fresh, decided); decided) {
             return wake;
         }
-        pollfd watched[2] = {{agent.connection.fd(), POLLIN, 0}, {agent.channel, POLLIN, 0}};
-        if (libc().poll(watched, 2, -1) < 0) {
+        pollfd watched[2] = {{agent.connection.fd(), POLLIN | POLLRDHUP, 0}, {agent.channel, POLLIN, 0}};
+        const int ready = libc().poll(watched, 2, silence.left_ms());
+        if (ready < 0) {
             return errno == EINTR ? Wake::interrupted : Wake::leave;
+        }
+        if (ready == 0) {
+            (void)move_from_idle(ChildState::giving_up);
+            return close_unless_asked();
         }
         if (watched[1].revents != 0 && !hear_supervisor()) {
             return Wake::leave;
@@ -252,7 +240,7 @@ Wake wait_for_request(bool fresh) noexcept {
         if (!told && watched[0].revents != 0) {
             told = !move_from_idle(ChildState::reading);
             if (!told) {
-                const Wake wake = fill_or_wait(again);
+                const Wake wake = look_or_wait(again, (watched[0].revents & ~POLLIN) != 0);
                 if (!again) {
                     return wake;
                 }
@@ -297,7 +285,9 @@ int next_connection(sockaddr* address, socklen_t* length) noexcept {
 
 void linger() noexcept {
     Connection& connection = agent.connection;
-    const std::uint64_t deadline = children::monotonic_ns() + linger_ns;
+    const std::uint64_t deadline =
+        children::monotonic_ns() +
+        agent.control->linger_timeout_ms.load(std::memory_order_relaxed) * ns_in_ms;
     bool resting = false;
     for (;;) {
         const Connection::Fill got = connection.fill(false);
@@ -332,7 +322,7 @@ void linger() noexcept {
             continue;
         }
         pollfd watched[2] = {{connection.fd(), POLLIN, 0}, {agent.channel, POLLIN, 0}};
-        libc().poll(watched, 2, static_cast<int>((deadline - now) / 1'000'000U) + 1);
+        libc().poll(watched, 2, static_cast<int>((deadline - now) / ns_in_ms) + 1);
         if (watched[1].revents != 0 && !hear_supervisor()) {
             return;
         }

@@ -132,11 +132,21 @@ bool watch_sources() noexcept {
     if (agent.epoll < 0 || !move_up(agent.epoll)) {
         return false;
     }
-    bool watching = watch(agent.channel, EPOLLIN) && watch(agent.handoff, EPOLLIN | EPOLLEXCLUSIVE);
+    bool watching =
+        watch(agent.channel, EPOLLIN) && (agent.reserved || watch(agent.handoff, EPOLLIN | EPOLLEXCLUSIVE));
     for (int i = 0; i < agent.listener_count; ++i) {
         watching = watching && watch(agent.listeners[i], EPOLLIN | EPOLLEXCLUSIVE);
     }
     return watching;
+}
+
+void know_listeners() noexcept {
+    for (int i = 0; i < agent.listener_count; ++i) {
+        int domain = AF_UNSPEC;
+        socklen_t length = sizeof domain;
+        getsockopt(agent.listeners[i], SOL_SOCKET, SO_DOMAIN, &domain, &length);
+        agent.over_tcp[i] = domain == AF_INET || domain == AF_INET6;
+    }
 }
 
 bool leads_to(int fd, const FileId& file) noexcept {
@@ -179,6 +189,8 @@ bool begin_child(Slot* slot, const ForkOrder& order, Brought brought) noexcept {
     setsid();
     setpriority(PRIO_PROCESS, 0, agent.nice);
     watch_overtime();
+    know_listeners();
+    agent.reserved = slot->reserved.load(std::memory_order_relaxed) != 0;
     if (!move_up(agent.channel) || !watch_sources()) {
         return false;
     }

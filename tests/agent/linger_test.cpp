@@ -56,6 +56,7 @@ TEST_CASE("a peer that still sends its body gets the whole answer, and then the 
 
 TEST_CASE("a child that waits for the end of a body leaves after a second") {
     Stage stage;
+    stage.keep_parts();
     const UniqueFd client = stage.connect();
     REQUIRE(send_text(client.get(), early_request(100)));
     CHECK(read_answer(client.get()).text == "hello");
@@ -66,6 +67,7 @@ TEST_CASE("a child that waits for the end of a body leaves after a second") {
 
 TEST_CASE("a child that waits for the end of a body leaves at once for somebody who waits") {
     Stage stage;
+    stage.keep_parts();
     for (const bool told : {true, false}) {
         CAPTURE(told);
         const UniqueFd client = stage.connect();
@@ -119,6 +121,7 @@ TEST_CASE("a peer that never ceases to send holds a child for no more than a sec
 
 TEST_CASE("an orphan that waits for the end of a body ends") {
     Stage stage;
+    stage.keep_parts();
     const UniqueFd client = stage.connect();
     REQUIRE(send_text(client.get(), early_request(100)));
     CHECK(read_answer(client.get()).text == "hello");

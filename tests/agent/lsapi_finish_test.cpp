@@ -105,6 +105,7 @@ TEST_CASE("lsapi: a connection whose request was not read to its end is never ha
     for (const std::string_view body : {"", "some"}) {
         CAPTURE(body);
         FinishStage stage;
+        stage.keep_parts();
         Client client = stage.used_client();
         CHECK(client.ask(bytes_of(
                   {.name = "finish", .argument = stage.gate.path, .body = body, .body_length = 9})) ==

@@ -252,23 +252,6 @@ TEST_CASE("lsapi: with a limit of none every peer is told to close behind its an
     CHECK(stage.slot(0).closed == 3);
 }
 
-TEST_CASE("lsapi: a child that holds a part of a request is never idle, and never parks it") {
-    const std::string request = command("body", "", "some body");
-    for (const std::size_t cut : {std::size_t{1}, std::size_t{7}, std::size_t{8}, std::size_t{44},
-                                  std::size_t{200}, request.size() - 10}) {
-        CAPTURE(cut);
-        Stage stage;
-        Client client = stage.used_client();
-        REQUIRE(client.send(std::string_view{request}.substr(0, cut)));
-        CHECK(stage.becomes(0, ChildState::reading));
-        stage.control().waiting = Waiting::pressure;
-        CHECK_FALSE(stage.tell_to_give_up(0));
-        stage.ring(0);
-        CHECK(client.ask(std::string_view{request}.substr(cut)) == "some body");
-        CHECK(stage.hear_parked());
-    }
-}
-
 TEST_CASE("lsapi: what was read ahead of the next request keeps its connection here") {
     const std::string request = command("hello");
     Stage stage;

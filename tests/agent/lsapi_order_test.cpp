@@ -15,6 +15,7 @@ using cede::children::Waiting;
 
 TEST_CASE("lsapi: a peer that says nothing more behind its request gets its answer") {
     Stage stage;
+    stage.control().run_abandoned = 1;
     Client client = stage.client();
     REQUIRE(client.send(command("body", "", "some body") + command("hello")));
     ::shutdown(client.fd(), SHUT_WR);
@@ -61,6 +62,7 @@ TEST_CASE("lsapi: a second request before the end of the answer waits for its tu
 
 TEST_CASE("lsapi: a child is idle once its answer has ended, and not before") {
     Stage stage;
+    stage.keep_parts();
     Client client = stage.client();
     // Its program answers before it has read the body, and ends the answer behind that.
     const std::string request = command("early", "", "some body");
@@ -125,6 +127,7 @@ TEST_CASE("lsapi: a request that was given up between two answers is dropped, an
 
 TEST_CASE("lsapi: a connection on which something was dropped can be given up like any other") {
     Stage stage;
+    stage.keep_parts();
     Client client = stage.used_client();
     REQUIRE(client.send(packet(2).substr(0, 5)));
     REQUIRE(stage.becomes(0, ChildState::reading));
@@ -140,6 +143,7 @@ TEST_CASE("lsapi: a connection on which something was dropped can be given up li
 
 TEST_CASE("lsapi: a body that ends too early is the script's affair, and the child's next one is another") {
     Stage stage;
+    stage.control().run_abandoned = 1;
     Client client = stage.client();
     REQUIRE(client.send(bytes_of({.name = "body", .body = "some", .body_length = 9})));
     ::shutdown(client.fd(), SHUT_WR);
@@ -152,6 +156,7 @@ TEST_CASE("lsapi: a body that ends too early is the script's affair, and the chi
 
 TEST_CASE("lsapi: a peer that leaves in the middle costs its child nothing but this connection") {
     Stage stage;
+    stage.keep_parts();
     for (const std::size_t cut : {1U, 7U, 8U, 44U, 300U}) {
         Client client = stage.client();
         REQUIRE(client.send(std::string_view{command("hello")}.substr(0, cut)));

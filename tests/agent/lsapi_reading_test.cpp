@@ -39,6 +39,7 @@ TEST_CASE("lsapi: a request that comes in two pieces reaches the program in one,
     StandIn::Options options;
     options.unix_sockets = true;  // TCP delays the second of two small pieces
     Stage stage{options};
+    stage.keep_parts();
     const std::string request = command("serial");
     Client client = stage.client();
     CHECK(client.ask(command("trace")) != "");
@@ -60,6 +61,7 @@ TEST_CASE("lsapi: a request that comes in two pieces reaches the program in one,
 
 TEST_CASE("lsapi: a new connection may begin with any number of bytes") {
     Stage stage;
+    stage.keep_parts();
     const std::string request = command("trace");
     for (const std::size_t cut : {1U, 2U, 7U, 8U, 9U, 43U, 44U, 200U}) {
         CAPTURE(cut);
@@ -77,6 +79,7 @@ TEST_CASE("lsapi: a new connection may begin with any number of bytes") {
 
 TEST_CASE("lsapi: a request may come byte by byte, its body too") {
     Stage stage;
+    stage.keep_parts();
     const std::string request = command("body", "", "some body");
     Client client = stage.client();
     for (const char& byte : request) {
@@ -88,6 +91,7 @@ TEST_CASE("lsapi: a request may come byte by byte, its body too") {
 
 TEST_CASE("lsapi: a body may be cut anywhere, and the child is busy as soon as the head is complete") {
     Stage stage;
+    stage.keep_parts();
     const std::string request = command("body", "", "some body");
     Client client = stage.client();
     for (std::size_t cut = request.size() - 9; cut < request.size(); ++cut) {
@@ -134,6 +138,7 @@ TEST_CASE("lsapi: numbers in the other order are the program's to turn around") 
 
 TEST_CASE("lsapi: bodies arrive as they were sent, and nothing that comes behind them") {
     Stage stage;
+    stage.keep_parts();
     Client client = stage.client();
     const std::size_t head = command("body").size();
     for (const bool length_in_header : {false, true}) {

@@ -105,6 +105,7 @@ TEST_CASE("lsapi: a request of which a part has come is waited for in a drain on
             CAPTURE(end.name);
             CAPTURE(used);
             EndStage stage;
+            stage.keep_parts();
             const std::string request = command("hello");
             Client client = used ? stage.used_client() : stage.client();
             REQUIRE(client.send(std::string_view{request}.substr(0, 20)));
@@ -125,6 +126,7 @@ TEST_CASE("lsapi: a request whose body has begun to come is answered before its 
     for (const End& end : ends) {
         CAPTURE(end.name);
         EndStage stage;
+        stage.keep_parts();
         const std::string request = command("body", "", "some body");
         Client client = stage.used_client();
         REQUIRE(client.send(std::string_view{request}.substr(0, request.size() - 4)));

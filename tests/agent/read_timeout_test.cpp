@@ -69,6 +69,7 @@ TEST_CASE("a head that stops in the middle costs its connection, and the child i
                                   std::size_t{300}, head.size() - 8, head.size() - 1}) {
         CAPTURE(cut);
         Stage stage;
+        stage.keep_parts();
         stage.control().read_timeout_ms = limit_ms;
         UniqueFd client = stage.connect();
         const auto start = Clock::now();
@@ -83,6 +84,7 @@ TEST_CASE("a head that stops in the middle costs its connection, and the child i
 
 TEST_CASE("the time is for the whole head, not for each byte of it") {
     Stage stage;
+    stage.keep_parts();
     stage.control().read_timeout_ms = limit_ms;
     const UniqueFd client = stage.used_connection();
     const std::string head = long_head();
@@ -94,6 +96,7 @@ TEST_CASE("a head that comes in time is served, however long its body and its sc
     const TempDirectory folder;
     const Gate gate{folder.path("gate")};
     Stage stage;
+    stage.keep_parts();
     stage.control().read_timeout_ms = limit_ms;
     const UniqueFd client = stage.connect();
     for (int i = 0; i < 2; ++i) {
@@ -116,6 +119,7 @@ TEST_CASE("a head that begins to arrive together with the one before has its own
     const TempDirectory folder;
     const Gate gate{folder.path("gate")};
     Stage stage;
+    stage.keep_parts();
     stage.control().read_timeout_ms = limit_ms;
     const UniqueFd client = stage.connect();
     const std::string first = command("wait", gate.path);
@@ -146,6 +150,7 @@ TEST_CASE("a connection without a byte of a request has all the time") {
 
 TEST_CASE("without a limit a head has all the time, and a limit that comes later is for the next one") {
     Stage stage;
+    stage.keep_parts();
     const UniqueFd client = stage.connect();
     REQUIRE(send_text(client.get(), long_head().substr(0, 30)));
     REQUIRE(stage.becomes(0, ChildState::reading));
@@ -162,6 +167,7 @@ TEST_CASE("lsapi: a head that stops in the middle costs its connection, and the 
     for (const std::size_t cut : {std::size_t{1}, std::size_t{8}, request.size() / 2, request.size() - 1}) {
         CAPTURE(cut);
         lsapi::Stage stage;
+        stage.keep_parts();
         stage.control().read_timeout_ms = limit_ms;
         lsapi::Client client = stage.client();
         REQUIRE(client.send(request.substr(0, cut)));
@@ -173,6 +179,7 @@ TEST_CASE("lsapi: a head that stops in the middle costs its connection, and the 
 
 TEST_CASE("lsapi: the time is for the whole head, and on a kept connection, too") {
     lsapi::Stage stage;
+    stage.keep_parts();
     stage.control().read_timeout_ms = limit_ms;
     lsapi::Client client = stage.used_client();
     const std::string request = lsapi::command("hello", std::string(500, 'a'));
@@ -182,6 +189,7 @@ TEST_CASE("lsapi: the time is for the whole head, and on a kept connection, too"
 
 TEST_CASE("lsapi: a head in time is served, a body has all the time, and so has a silent connection") {
     lsapi::Stage stage;
+    stage.keep_parts();
     stage.control().read_timeout_ms = limit_ms;
     lsapi::Client client = stage.client();
     REQUIRE(stage.becomes(0, ChildState::idle));

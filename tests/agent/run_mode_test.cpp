@@ -101,6 +101,7 @@ TEST_CASE("a request that has begun to come is answered before its child ends") 
     for (const auto& [name, end] : ends) {
         CAPTURE(name);
         Stage stage;
+        stage.keep_parts();
         const std::string request = command("hello");
         const UniqueFd client = stage.connect();
         REQUIRE(stage.becomes(0, ChildState::idle));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <string_view>
 #include <sys/types.h>
 #include <utility>
 
@@ -10,6 +11,13 @@
 #include "tests/agent/stand_in.h"
 
 namespace cede::tests {
+
+// Listening on a Unix socket or TCP.
+inline StandIn::Options over(bool unix_sockets) {
+    StandIn::Options options;
+    options.unix_sockets = unix_sockets;
+    return options;
+}
 
 // A zygote with one child.
 struct Stage : StandIn {
@@ -23,6 +31,11 @@ struct Stage : StandIn {
         CHECK(ask(client.get(), command("hello")) == "hello");
         CHECK(becomes(0, children::ChildState::idle));
         return client;
+    }
+    // For the children that are started from then on.
+    void set_ping_path(std::string_view path) { path.copy(slot(0).ping_path, sizeof slot(0).ping_path - 1); }
+    void set_queue_start(std::string_view name) {
+        name.copy(slot(0).queue_start, sizeof slot(0).queue_start - 1);
     }
     pid_t child = 0;
 };

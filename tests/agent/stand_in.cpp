@@ -77,6 +77,7 @@ StandIn::StandIn(Options options)
     }
     control().protocol = options.protocol;
     control().slots_used = options.slots;
+    control().linger_timeout_ms = 1000;
     open_listeners(options);
     Ends handoff = socket_pair(SOCK_SEQPACKET | SOCK_NONBLOCK);
     handoff_sender_ = std::move(handoff.ours);
@@ -222,6 +223,10 @@ UniqueFd StandIn::hear_seen_off() {
     return hear_given_up(children::ChildSays::see_off);
 }
 
+UniqueFd StandIn::hear_partial() {
+    return hear_given_up(children::ChildSays::park_partial);
+}
+
 UniqueFd StandIn::hear_given_up(children::ChildSays how) {
     children::ChildReport report;
     if (!readable(handoff_sender_.get())) {
@@ -312,8 +317,8 @@ UniqueFd StandIn::connect(std::size_t listener) {
     return fd;
 }
 
-void StandIn::hand_off(UniqueFd connection) {
-    const children::Handoff message{1};
+void StandIn::hand_off(UniqueFd connection, std::uint64_t since_ns) {
+    const children::Handoff message{since_ns};
     if (!children::send_message(handoff_sender_.get(), &message, sizeof message, connection.get())) {
         throw std::runtime_error{"the handoff queue is full"};
     }

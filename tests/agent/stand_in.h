@@ -6,8 +6,10 @@
 #include <optional>
 #include <string>
 #include <sys/types.h>
+#include <utility>
 #include <vector>
 
+#include "children/clock.h"
 #include "children/scoreboard_map.h"
 #include "children/unique_fd.h"
 #include "children/zygote_protocol.h"
@@ -74,6 +76,8 @@ class StandIn {
     UniqueFd hear_parked();
     // The next connection whose peer has been told to close it.
     UniqueFd hear_seen_off();
+    // The next connection of which a part of a request is still to come.
+    UniqueFd hear_partial();
     // Whether a connection was parked or is to be seen off, without waiting.
     [[nodiscard]] bool has_parked();
     void ring(std::uint32_t slot);
@@ -97,10 +101,14 @@ class StandIn {
 
     // --- connections ---
     UniqueFd connect(std::size_t listener = 0);
-    void hand_off(UniqueFd connection);
+    void hand_off(UniqueFd connection) { hand_off(std::move(connection), children::monotonic_ns()); }
+    // One that waits since this time.
+    void hand_off(UniqueFd connection, std::uint64_t since_ns);
     [[nodiscard]] std::size_t waiting_in_listen_queue();
     // Parks nonsense until the socket takes no more. How many messages.
     int fill_parking();
+    // A part of a request is not given away from now on, as when there is no room for it.
+    void keep_parts() { control().give_up_by = children::GiveUpBy::closing_even_new; }
     void close_listeners() { listeners_.clear(); }
     [[nodiscard]] SocketAddress address(std::size_t listener = 0) const;
 

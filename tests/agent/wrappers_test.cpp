@@ -92,6 +92,7 @@ TEST_CASE("poll with a pointer that leads nowhere is refused as libc refuses it"
 
 TEST_CASE("bodies arrive as they were sent, however they are cut into records and writes") {
     Stage stage;
+    stage.keep_parts();
     std::mt19937 random{11};
     const UniqueFd client = stage.connect();
     for (const std::size_t size :
@@ -145,6 +146,7 @@ TEST_CASE("a large answer arrives whole, and ends once") {
 
 TEST_CASE("a peer that leaves in the middle costs its child nothing but this connection") {
     Stage stage;
+    stage.keep_parts();
     for (const std::size_t cut : {1U, 8U, 20U, 45U}) {
         UniqueFd client = stage.connect();
         REQUIRE(send_text(client.get(), command("hello").substr(0, cut)));

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "children/agent/request.h"
+
+#include <algorithm>
+#include <cstring>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <string_view>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <utility>
+
+#include "children/agent/agent.h"
+#include "children/agent/arrival.h"
+#include "children/agent/give_away.h"
+#include "children/agent/libc.h"
+#include "children/agent/voice.h"
+#include "children/clock.h"
+#include "protocol/request_head.h"
+#include "protocol/short_answer.h"
+
+namespace cede::agent {
+
+using children::ChildSays;
+using children::RunMode;
+using protocol::MutableBytes;
+using protocol::Outcome;
+using protocol::Protocol;
+using protocol::RequestHead;
+using protocol::ShortAnswer;
+
+namespace {
+
+// A body of which as much is there is worth a child: the rest is as likely to come.
+constexpr std::size_t enough_of_body = 32768;
+// Web servers that send a request in several pieces send them right behind each other.
+constexpr int moment_ms = 1;
+constexpr std::size_t largest_answer = 512;
+
+// There is enough for PHP to begin.
+bool runnable(const RequestHead& head) noexcept {
+    return head.outcome == Outcome::done &&
+           (head.request_complete || agent.connection.peeked().size() - head.head_size >= enough_of_body);
+}
+
+bool incomplete(const RequestHead& head) noexcept {
+    const bool room = agent.connection.peeked().size() < Connection::capacity;
+    return room && (head.outcome == Outcome::need_more || (head.outcome == Outcome::done && !runnable(head)));
+}
+
+// What has been seen stays in the socket, so that only an edge tells of more.
+class Patience {
+  public:
+    Patience() noexcept : epoll_{epoll_create1(EPOLL_CLOEXEC)} {
+        epoll_event event{};
+        event.events = EPOLLIN | EPOLLRDHUP | EPOLLET;
+        epoll_ctl(epoll_, EPOLL_CTL_ADD, agent.connection.fd(), &event);
+        (void)next(0);  // what was there before
+    }
+    Patience(const Patience&) = delete;
+    Patience& operator=(const Patience&) = delete;
+    ~Patience() { libc().close(epoll_); }
+
+    // Something has come. `gone`: the peer will send no more.
+    bool next(int timeout_ms) noexcept {
+        epoll_event event{};
+        if (epoll_wait(epoll_, &event, 1, timeout_ms) <= 0) {
+            return false;
+        }
+        gone = gone || (event.events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
+        return true;
+    }
+    bool gone = false;
+
+  private:
+    int epoll_;
+};
+
+// Nobody else can be given what is here: it has to be waited for as PHP would.
+bool nobody_else_waits_for_it() noexcept {
+    return mode() != RunMode::serve ||
+           agent.control->give_up_by.load(std::memory_order_relaxed) == children::GiveUpBy::closing_even_new;
+}
+
+// The rest of a request that is incomplete: for a moment.
+Taken wait_for_rest(RequestHead& head, bool& hung_up) noexcept {
+    Connection& connection = agent.connection;
+    Patience patience;
+    do {
+        const Connection::Fill got = connection.peek();
+        if (got != Connection::Fill::data) {
+            return Taken::gone;
+        }
+        head = protocol::read_request_head(agent.protocol, connection.peeked());
+    } while (incomplete(head) && !patience.gone && patience.next(moment_ms));
+    hung_up = hung_up || patience.gone;
+    if (!incomplete(head)) {
+        return Taken::buffered;
+    }
+    if (hung_up && agent.control->run_abandoned.load(std::memory_order_relaxed) == 0) {
+        return Taken::gone;  // the rest never comes
+    }
+    if (!hung_up && !nobody_else_waits_for_it() && give_away(ChildSays::park_partial)) {
+        count(agent.slot->parked);
+        return Taken::gone;
+    }
+    return Taken::buffered;
+}
+
+bool is_ping(protocol::Bytes head) noexcept {
+    const char* const path = agent.slot->ping_path;
+    const std::size_t length = strnlen(path, sizeof agent.slot->ping_path);
+    if (length == 0) {
+        return false;
+    }
+    std::byte name[sizeof agent.slot->ping_path];
+    const auto size = protocol::find_variable(agent.protocol, head, "SCRIPT_NAME", name);
+    return size && *size == length && std::memcmp(name, path, length) == 0;
+}
+
+bool is_overdue(std::uint64_t waited_us) noexcept {
+    constexpr std::uint64_t us_in_ms = 1000;
+    const std::uint64_t limit = agent.control->max_wait_ms.load(std::memory_order_relaxed);
+    return limit != 0 && waited_us > limit * us_in_ms;
+}
+
+// In decimal, to the end of this memory.
+template <std::size_t size>
+std::string_view decimal(char (&memory)[size], std::uint64_t value) noexcept {
+    std::size_t first = size;
+    do {
+        memory[--first] = static_cast<char>('0' + value % 10);
+        value /= 10;
+    } while (value > 0 && first > 0);
+    return {memory + first, size - first};
+}
+
+// In place of PHP. The connection goes on if it is to be kept and nothing of the request is still to come.
+Taken answer(const RequestHead& head, const ShortAnswer& text) noexcept {
+    Connection& connection = agent.connection;
+    std::byte memory[largest_answer];
+    const std::size_t size = protocol::write_short_answer(agent.protocol, memory, head.id, text);
+    const ssize_t sent = libc().send(connection.fd(), memory, size, MSG_DONTWAIT | MSG_NOSIGNAL);
+    const bool whole = sent == static_cast<ssize_t>(size);
+    if (whole && head.request_complete && head.keep_connection) {
+        connection.skip(head.request_size);
+        return connection.buffered() ? Taken::buffered : Taken::nothing;
+    }
+    libc().shutdown(connection.fd(), SHUT_WR);
+    // What is there and not read would make a reset of the close, which overtakes the answer.
+    do {
+        connection.discard_buffer();
+    } while (connection.fill(false) == Connection::Fill::data);
+    return Taken::gone;
+}
+
+Taken answer_ping(const RequestHead& head) noexcept {
+    static constexpr std::string_view lines[] = {"Cache-Control: no-cache, no-store"};
+    count(agent.slot->pings);
+    return answer(head, {200, "OK", lines, "pong\n"});
+}
+
+Taken refuse(const RequestHead& head) noexcept {
+    constexpr std::uint64_t ms_in_s = 1000;
+    constexpr std::string_view name = "Retry-After: ";
+    char digits[20];
+    const std::string_view seconds =
+        decimal(digits, (agent.control->max_wait_ms.load(std::memory_order_relaxed) + ms_in_s - 1) / ms_in_s);
+    char line[name.size() + sizeof digits];
+    std::memcpy(line, name.data(), name.size());
+    std::memcpy(line + name.size(), seconds.data(), seconds.size());
+    const std::string_view lines[] = {{line, name.size() + seconds.size()}};
+    count(agent.slot->overdue);
+    return answer(head, {503, "Service Unavailable", lines, "All workers are busy.\n", true});
+}
+
+void pass_queue_time(const RequestHead& head, std::uint64_t waited_us) noexcept {
+    char digits[20];
+    agent.connection.add_variable(head.head_size, "CEDE_QUEUE_USEC", decimal(digits, waited_us));
+}
+
+// A request whose head is complete is in the buffer.
+Taken judge(const RequestHead& head, bool hung_up) noexcept {
+    Connection& connection = agent.connection;
+    const Wait wait = look_at_arrival(hung_up);
+    if (wait.peer_gone && agent.control->run_abandoned.load(std::memory_order_relaxed) == 0) {
+        count(agent.slot->abandoned);
+        return Taken::gone;
+    }
+    const protocol::Bytes bytes = connection.unread().first(head.head_size);
+    if (is_ping(bytes)) {
+        return answer_ping(head);
+    }
+    const std::uint64_t waited_us = wait_by_web_server(bytes).value_or(wait.waited_us);
+    if (is_overdue(waited_us)) {
+        return refuse(head);
+    }
+    connection.waited_us = waited_us;
+    if (agent.control->pass_queue_time.load(std::memory_order_relaxed) != 0) {
+        pass_queue_time(head, waited_us);
+    }
+    return Taken::buffered;
+}
+
+// Who came from a queue and was reset meanwhile has had a request there.
+Taken end_of(Connection::Fill got) noexcept {
+    const Arrival arrival = std::exchange(agent.arrival, {});
+    if (arrival.from == Arrival::From::handoff ||
+        (arrival.from == Arrival::From::listener && got == Connection::Fill::failed)) {
+        count(agent.slot->abandoned);
+    }
+    return Taken::gone;
+}
+
+}  // namespace
+
+Taken take_request(bool hung_up) noexcept {
+    Connection& connection = agent.connection;
+    const Connection::Fill got = connection.peek();
+    switch (got) {
+        case Connection::Fill::data:
+            break;
+        case Connection::Fill::nothing:
+            agent.arrival = {};  // a child is there before the request
+            return Taken::nothing;
+        case Connection::Fill::interrupted:
+            return Taken::interrupted;
+        case Connection::Fill::end:
+        case Connection::Fill::failed:
+            return end_of(got);
+    }
+    RequestHead head = protocol::read_request_head(agent.protocol, connection.peeked());
+    if (incomplete(head)) {
+        if (const Taken taken = wait_for_rest(head, hung_up); taken != Taken::buffered) {
+            return taken;
+        }
+    }
+    const bool judged = runnable(head) && !head.management;
+    if (connection.take_peeked() != Connection::Fill::data) {
+        return Taken::gone;
+    }
+    return judged ? judge(head, hung_up) : Taken::buffered;
+}
+
+}  // namespace cede::agent

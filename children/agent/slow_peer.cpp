@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "children/agent/slow_peer.h"
+
+#include <cerrno>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include "children/agent/agent.h"
+#include "children/agent/libc.h"
+#include "children/agent/overtime.h"
+#include "children/agent/time_limit.h"
+#include "children/agent/voice.h"
+
+namespace cede::agent {
+
+using children::Waiting;
+using protocol::Outcome;
+
+namespace {
+
+// How often it is asked anew whether somebody waits for this child.
+constexpr int slice_ms = 1000;
+
+bool somebody_waits() noexcept {
+    return waiting() == Waiting::pressure;
+}
+
+// While others wait a body that stands still has a quarter of the time.
+std::uint64_t body_limit_ms() noexcept {
+    const std::uint64_t limit = agent.control->body_timeout_ms.load(std::memory_order_relaxed);
+    return somebody_waits() ? (limit + 3) / 4 : limit;
+}
+
+// On average, from when the limit for a standstill has passed once.
+bool trickles() noexcept {
+    const std::uint64_t least = agent.control->body_rate.load(std::memory_order_relaxed);
+    if (least == 0 || !somebody_waits()) {
+        return false;
+    }
+    constexpr std::uint64_t ns_in_ms = 1'000'000;
+    const std::uint64_t elapsed_ms = (children::monotonic_ns() - agent.connection.body_since_ns) / ns_in_ms;
+    constexpr std::uint64_t ms_in_s = 1000;
+    return elapsed_ms > body_limit_ms() && agent.connection.body_bytes * ms_in_s < least * elapsed_ms;
+}
+
+// poll(2) for the rest of a body. False: errno is EINTR.
+bool wait_for_body() noexcept {
+    Connection& connection = agent.connection;
+    if (!connection.running() || connection.received_whole()) {
+        pollfd watched{connection.fd(), POLLIN, 0};
+        return libc().poll(&watched, 1, -1) >= 0;
+    }
+    const std::uint64_t begun = children::monotonic_ns();
+    connection.body_since_ns = connection.body_since_ns != 0 ? connection.body_since_ns : begun;
+    for (;;) {
+        const int left = TimeLimit{body_limit_ms(), begun}.left_ms();
+        if (left == 0 || trickles()) {
+            count(agent.slot->bodies_timed_out);
+            report_refusal(Outcome::body_too_slow, agent.protocol);
+            end_request_now({408, "Request Timeout", {}, "The request's body came too slowly.\n"});
+        }
+        pollfd watched{connection.fd(), POLLIN, 0};
+        const int ready = libc().poll(&watched, 1, left < 0 || left > slice_ms ? slice_ms : left);
+        if (ready != 0) {
+            return ready > 0;
+        }
+    }
+}
+
+// False, with errno: EINTR is not among them, for PHP would only come back.
+bool wait_for_room() noexcept {
+    const TimeLimit limit{agent.control->write_timeout_ms.load(std::memory_order_relaxed)};
+    for (;;) {
+        const int left = limit.left_ms();
+        pollfd watched{agent.connection.fd(), POLLOUT, 0};
+        const int ready = left == 0 ? 0 : libc().poll(&watched, 1, left);
+        if (ready > 0) {
+            return true;
+        }
+        if (ready == 0) {
+            count(agent.slot->writes_timed_out);
+            report_refusal(Outcome::not_read, agent.protocol);
+            libc().shutdown(agent.connection.fd(), SHUT_RDWR);
+            errno = EPIPE;
+            return false;
+        }
+        if (errno != EINTR) {
+            return false;
+        }
+    }
+}
+
+// A script has made it so, and expects what comes of it.
+bool made_nonblocking(int fd) noexcept {
+    const int flags = fcntl(fd, F_GETFL);
+    return flags >= 0 && (static_cast<unsigned>(flags) & unsigned{O_NONBLOCK}) != 0;
+}
+
+}  // namespace
+
+ssize_t receive_slowly(void* to, size_t size) noexcept {
+    for (;;) {
+        const ssize_t received = agent.connection.receive(to, size);
+        if (received >= 0) {
+            agent.connection.body_bytes += static_cast<std::uint64_t>(received);
+            return received;
+        }
+        if (errno != EAGAIN || made_nonblocking(agent.connection.fd()) || !wait_for_body()) {
+            return -1;
+        }
+    }
+}
+
+Filled fill_slowly() noexcept {
+    for (;;) {
+        const std::size_t before = agent.connection.unread().size();
+        switch (agent.connection.fill(false)) {
+            case Connection::Fill::data:
+                agent.connection.body_bytes += agent.connection.unread().size() - before;
+                return Filled::data;
+            case Connection::Fill::end:
+                return Filled::end;
+            case Connection::Fill::interrupted:
+            case Connection::Fill::failed:
+                return Filled::failed;
+            case Connection::Fill::nothing:
+                if (made_nonblocking(agent.connection.fd()) || !wait_for_body()) {
+                    return Filled::failed;
+                }
+                break;
+        }
+    }
+}
+
+ssize_t send_slowly(const iovec* parts, int count, int flags) noexcept {
+    const int fd = agent.connection.fd();
+    msghdr message{};
+    message.msg_iov = const_cast<iovec*>(parts);
+    message.msg_iovlen = static_cast<std::size_t>(count);
+    const auto at_once = static_cast<int>(static_cast<unsigned>(flags) | unsigned{MSG_DONTWAIT});
+    for (;;) {
+        const ssize_t sent = sendmsg(fd, &message, at_once);
+        if (sent >= 0 || errno != EAGAIN) {
+            return sent;
+        }
+        if (made_nonblocking(fd)) {
+            errno = EAGAIN;
+            return -1;
+        }
+        if (!wait_for_room()) {
+            return -1;
+        }
+    }
+}
+
+}  // namespace cede::agent

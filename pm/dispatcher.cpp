@@ -2,10 +2,7 @@
 #include "pm/dispatcher.h"
 
 #include <algorithm>
-#include <functional>
-#include <iterator>
 #include <limits>
-#include <numeric>
 #include <poll.h>
 #include <sys/epoll.h>
 #include <utility>
@@ -38,6 +35,7 @@ Dispatcher::Dispatcher(Poller& poller, children::ScoreboardMap& scoreboard, Pool
       scoreboard_{scoreboard},
       pool_{pool},
       listeners_{listeners},
+      watch_{scoreboard, pool, listeners.size()},
       leaving_{poller, std::numeric_limits<std::size_t>::max(), Poller::Kind::leaving},
       lot_{poller, room.parked, Poller::Kind::parked,
            [this](children::UniqueFd connection) { part_with(std::move(connection)); }},
@@ -63,6 +61,7 @@ Dispatcher::Dispatcher(Poller& poller, children::ScoreboardMap& scoreboard, Pool
     for (const Listener& listener : listeners_) {
         depths_.push_back(QueueDepth::best_for(listener.fd.get()));
     }
+    readings_.resize(depths_.size());
     scoreboard_.control().waiting = mark_;
     watch_listeners();
 }
@@ -142,7 +141,11 @@ bool Dispatcher::crowded() noexcept {
 
 void Dispatcher::look() {
     const bool wake = std::exchange(wake_, false);
-    if (listen_queue() + handoff_.waiting() == 0) {
+    const std::uint64_t waiting = listen_queue() + handoff_.waiting();
+    const auto now = std::chrono::steady_clock::now();
+    watch_.sample(readings_, now);
+    if (waiting == 0) {
+        watch_.judged(false, 0, now);
         (void)carry_out({});
         return;
     }
@@ -157,6 +160,7 @@ void Dispatcher::look() {
         const std::uint64_t queued = listen_queue();
         const std::uint64_t handed = handoff_.waiting();
         Decision decision = decide({views_, queued, handed});
+        const bool in_vain = decision.mark == Waiting::pressure;
         if (rushed && decision.mark == Waiting::attention) {
             decision.mark = Waiting::pressure;
         }
@@ -164,6 +168,7 @@ void Dispatcher::look() {
             wake_free(queued + handed);
         }
         if (carry_out(decision)) {
+            watch_.judged(in_vain, queued + handed, now);
             return;
         }
     }
@@ -185,29 +190,12 @@ void Dispatcher::wake_free(std::uint64_t waiters) {
 
 std::uint64_t Dispatcher::listen_queue() noexcept {
     std::uint64_t sum = 0;
-    for (QueueDepth& depth : depths_) {
-        if (const auto reading = depth.read()) {
-            sum += reading->waiting;
-        }
+    for (std::size_t i = 0; i < depths_.size(); ++i) {
+        readings_[i] = depths_[i].read().value_or(QueueDepth::Reading{});
+        sum += readings_[i].waiting;
     }
     longest_queue_ = std::max(longest_queue_, sum);
-    if (sum == 0) {
-        standing_since_ns_ = 0;
-    } else if (standing_since_ns_ == 0) {
-        standing_since_ns_ = children::monotonic_ns();
-    }
     return sum;
-}
-
-std::vector<QueueDepth::Reading> Dispatcher::queues() {
-    std::vector<QueueDepth::Reading> readings;
-    std::ranges::transform(depths_, std::back_inserter(readings),
-                           [](QueueDepth& depth) { return depth.read().value_or(QueueDepth::Reading{}); });
-    const auto sum =
-        std::transform_reduce(readings.begin(), readings.end(), std::uint64_t{0}, std::plus<>{},
-                              [](const auto& reading) { return std::uint64_t{reading.waiting}; });
-    longest_queue_ = std::max(longest_queue_, sum);
-    return readings;
 }
 
 void Dispatcher::view_children() {

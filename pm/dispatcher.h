@@ -17,6 +17,7 @@
 #include "pm/poller.h"
 #include "pm/pool.h"
 #include "pm/queue_depth.h"
+#include "pm/queue_watch.h"
 #include "pm/waiting_room.h"
 #include "protocol/detect.h"
 
@@ -108,12 +109,17 @@ class Dispatcher {
     };
     [[nodiscard]] Tally tally() const noexcept;
     // For whoever wants to know how things are. Of each listener, in their order: asks the kernel.
-    [[nodiscard]] std::vector<QueueDepth::Reading> queues();
+    [[nodiscard]] const std::vector<QueueDepth::Reading>& queues() noexcept {
+        (void)listen_queue();
+        return readings_;
+    }
     // The most that have been seen in all listen queues together.
     [[nodiscard]] std::uint64_t longest_queue() const noexcept { return longest_queue_; }
     [[nodiscard]] std::size_t handed_over() const noexcept { return handoff_.waiting(); }
     [[nodiscard]] std::size_t being_closed() const noexcept { return leaving_.size() + lingering_.size(); }
     [[nodiscard]] children::Waiting mark() const noexcept { return mark_; }
+    [[nodiscard]] QueueWatch& watch() noexcept { return watch_; }
+    [[nodiscard]] const QueueWatch& watch() const noexcept { return watch_; }
     // How many children have been asked to give their connection up.
     [[nodiscard]] std::uint64_t give_ups_asked() const noexcept { return give_ups_asked_; }
     [[nodiscard]] int handoff_receiver() const noexcept { return handoff_.receiver(); }
@@ -155,6 +161,8 @@ class Dispatcher {
     Pool& pool_;
     std::span<Listener> listeners_;
     std::vector<QueueDepth> depths_;
+    std::vector<QueueDepth::Reading> readings_;  // the latest, of each
+    QueueWatch watch_;
     ParkingLot leaving_;  // their peers have been told to close them
     ParkingLot lot_;
     ParkingLot fresh_;  // nothing has ever been asked on them
@@ -175,7 +183,6 @@ class Dispatcher {
     std::chrono::milliseconds first_byte_{0};
     std::uint64_t silent_closed_ = 0;
     std::uint64_t held_due_ns_ = 0;        // when to look next who has been held too long
-    std::uint64_t standing_since_ns_ = 0;  // since when the listen queues have not been empty; 0: they are
     std::vector<std::uint64_t> answered_;  // requests, by slot, as last asked
     std::uint64_t answered_due_ns_ = 0;
     children::GiveUpBy give_up_by_;

@@ -54,6 +54,7 @@ void Dispatcher::adopt(const Holdings& holdings) {
 
 void Dispatcher::hand_over(children::UniqueFd connection) {
     const bool pressure = mark_ == Waiting::pressure;
+    watch_.handed(1);
     waiting_room_.push(std::move(connection), children::monotonic_ns(), pressure);
     // Under pressure every child looks into the queue by itself as soon as it can.
     look_ = look_ || !pressure;
@@ -208,9 +209,7 @@ void Dispatcher::tend_waiting_room(std::uint64_t now_ns) {
     moment.now_ns = now_ns;
     moment.pressure = mark_ == Waiting::pressure;
     moment.draining = draining_;
-    if (standing_since_ns_ != 0 && now_ns > standing_since_ns_) {
-        moment.listen_age = std::chrono::nanoseconds{now_ns - standing_since_ns_};
-    }
+    moment.listen_age = watch_.head_age(std::chrono::steady_clock::now());
     // A part is left for what children park.
     const std::size_t places = room_.held - room_.held / 8;
     moment.places = places > held() ? places - held() : 0;
@@ -222,7 +221,9 @@ void Dispatcher::tend_waiting_room(std::uint64_t now_ns) {
         }
         moment.answered = answered_;
     }
+    const std::uint64_t pulled = waiting_room_.counts().pulled;
     waiting_room_.tend(moment);
+    watch_.took(waiting_room_.counts().pulled - pulled);
 }
 
 // --- the end ---

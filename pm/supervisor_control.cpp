@@ -48,8 +48,16 @@ std::string_view word_for(children::Waiting mark) noexcept {
 }
 
 Counts counts_in(const children::Slot& slot) noexcept {
-    return {slot.requests.load(), slot.accepted.load(), slot.taken.load(),    slot.parked.load(),
-            slot.closed.load(),   slot.refused.load(),  slot.timed_out.load()};
+    Counts counts{slot.requests.load(),         slot.accepted.load(),       slot.taken.load(),
+                  slot.parked.load(),           slot.closed.load(),         slot.refused.load(),
+                  slot.timed_out.load(),        slot.begun.load(),          slot.abandoned.load(),
+                  slot.overdue.load(),          slot.pings.load(),          slot.bodies_timed_out.load(),
+                  slot.writes_timed_out.load(), slot.busy_us.load(),        {},
+                  slot.waited_us.load(),        slot.longest_wait_us.load()};
+    for (std::size_t i = 0; i < counts.waits.size(); ++i) {
+        counts.waits[i] = slot.waits[i].load();
+    }
+    return counts;
 }
 
 // Slots are the children's to write: nonsense there is a wrong word here.
@@ -158,6 +166,7 @@ Totals Supervisor::totals_now() const {
 }
 
 void Supervisor::count_last(std::uint32_t slot, int wait_status) {
+    dispatcher_.watch().child_gone(slot);
     totals_.end(slot, counts_in(scoreboard_.slot(slot)), Clock::now() - pool_.at(slot).ordered_at);
     ++totals_.events.ended;
     totals_.events.killed += WIFSIGNALED(wait_status) ? 1 : 0;

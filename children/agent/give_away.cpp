@@ -6,6 +6,7 @@
 
 #include "children/agent/agent.h"
 #include "children/agent/libc.h"
+#include "children/agent/voice.h"
 #include "children/fd_passing.h"
 
 namespace cede::agent {
@@ -18,7 +19,10 @@ namespace {
 constexpr int longest_wait_for_room_ms = 1000;
 
 bool send(const ChildReport& report) noexcept {
-    return children::send_message(agent.handoff, &report, sizeof report, agent.connection.fd());
+    const bool sent = children::send_message(agent.handoff, &report, sizeof report, agent.connection.fd());
+    // Whatever PHP still does with it must take nothing of the next request.
+    agent.connection.over = agent.connection.over || sent;
+    return sent;
 }
 
 }  // namespace
@@ -37,6 +41,11 @@ bool give_away(ChildSays says) noexcept {
     pollfd room{agent.handoff, POLLOUT, 0};
     libc().poll(&room, 1, longest_wait_for_room_ms);
     return send(report);
+}
+
+bool can_be_given_away() noexcept {
+    return mode() == children::RunMode::serve &&
+           agent.control->give_up_by.load(std::memory_order_relaxed) != children::GiveUpBy::closing_even_new;
 }
 
 }  // namespace cede::agent

@@ -10,4 +10,8 @@ namespace cede::agent {
 // for see_off. False: the connection stays ours.
 bool give_away(children::ChildSays says) noexcept;
 
+// Whether the supervisor has room for what has a part of a request in it, or still waits for its peer, and
+// will be there to wait: not in a drain or stop.
+bool can_be_given_away() noexcept;
+
 }  // namespace cede::agent

@@ -23,7 +23,6 @@
 namespace cede::agent {
 
 using children::ChildSays;
-using children::RunMode;
 using protocol::MutableBytes;
 using protocol::Outcome;
 using protocol::Protocol;
@@ -77,12 +76,6 @@ class Patience {
     int epoll_;
 };
 
-// Nobody else can be given what is here: it has to be waited for as PHP would.
-bool nobody_else_waits_for_it() noexcept {
-    return mode() != RunMode::serve ||
-           agent.control->give_up_by.load(std::memory_order_relaxed) == children::GiveUpBy::closing_even_new;
-}
-
 // The rest of a request that is incomplete: for a moment.
 Taken wait_for_rest(RequestHead& head, bool& hung_up) noexcept {
     Connection& connection = agent.connection;
@@ -101,7 +94,7 @@ Taken wait_for_rest(RequestHead& head, bool& hung_up) noexcept {
     if (hung_up && agent.control->run_abandoned.load(std::memory_order_relaxed) == 0) {
         return Taken::gone;  // the rest never comes
     }
-    if (!hung_up && !nobody_else_waits_for_it() && give_away(ChildSays::park_partial)) {
+    if (!hung_up && give_away(ChildSays::park_partial)) {
         count(agent.slot->parked);
         return Taken::gone;
     }
@@ -231,7 +224,7 @@ Taken take_request(bool hung_up) noexcept {
             return end_of(got);
     }
     RequestHead head = protocol::read_request_head(agent.protocol, connection.peeked());
-    if (incomplete(head)) {
+    if (incomplete(head) && can_be_given_away()) {
         if (const Taken taken = wait_for_rest(head, hung_up); taken != Taken::buffered) {
             return taken;
         }

@@ -189,11 +189,7 @@ void publish_progress() noexcept {
 }
 
 bool see_off() noexcept {
-    // In a drain nobody may be left to hand it to, should a request come on it after all.
-    return mode() == RunMode::serve &&
-           agent.control->give_up_by.load(std::memory_order_relaxed) !=
-               children::GiveUpBy::closing_even_new &&
-           give_away(ChildSays::see_off);
+    return can_be_given_away() && give_away(ChildSays::see_off);
 }
 
 Wake wait_for_request(bool fresh) noexcept {
@@ -285,6 +281,9 @@ int next_connection(sockaddr* address, socklen_t* length) noexcept {
 
 void linger() noexcept {
     Connection& connection = agent.connection;
+    if (connection.over) {
+        return;
+    }
     const std::uint64_t deadline =
         children::monotonic_ns() +
         agent.control->linger_timeout_ms.load(std::memory_order_relaxed) * ns_in_ms;

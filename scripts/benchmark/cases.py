@@ -15,10 +15,11 @@ STALL_PATIENCE = 3  # seconds; the connections that wait for ever would cost the
 
 
 class Case:
-    """A name, the servers that take part, how many rounds are enough, and `measure(server, load, quick)`."""
+    """A name, the servers that take part, how many rounds are enough, and `measure(server, load, quick)`. `options`:
+    further ones of cede."""
 
     def __init__(self, name, title, measure, servers, most_rounds=99, children=CHILDREN, in_quick=True,
-                 log_everything=False):
+                 log_everything=False, options=()):
         self.name = name
         self.title = title
         self.measure = measure
@@ -27,6 +28,7 @@ class Case:
         self.children = children
         self.in_quick = in_quick
         self.log_everything = log_everything
+        self.options = options
 
 
 def _closed(clients, keep_alive):

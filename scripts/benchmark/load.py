@@ -10,6 +10,12 @@ from .processes import BenchError, status_field
 PAGES = {
     "trivial": '<?php echo "hi";',
     "slow": '<?php usleep(700000); echo "hi";',
+    "work": '<?php usleep(50000); echo "hi";',
+    "half-work": '<?php usleep(25000); echo "hi";',
+    "page": '<?php usleep(100000); echo "hi";',
+    "stall": '<?php sleep(5); echo "hi";',
+    # Says that it has run, in a file that load.marks() reads.
+    "mark": '<?php file_put_contents(__DIR__ . "/marks", ".", FILE_APPEND | LOCK_EX); echo "hi";',
     "pin": '<?php usleep(20000); echo "hi";',
     "probe": '<?php $s = function_exists("opcache_get_status") ? opcache_get_status(false) : false;'
              ' echo $s && $s["opcache_enabled"] ? "opcache" : "no opcache";',
@@ -32,9 +38,24 @@ class Load:
     def page(self, name):
         return os.path.join(self.folder, f"{name}.php")
 
+    def clear_marks(self):
+        """Of how often mark.php has run."""
+        with open(os.path.join(self.folder, "marks"), "w"):
+            os.chmod(os.path.join(self.folder, "marks"), 0o666)
+
+    def marks(self):
+        return os.stat(os.path.join(self.folder, "marks")).st_size
+
     def run(self, mode, server, page="trivial", expect="hi", **options):
         """One run to its end; its JSON object as a dict."""
-        return self._result(self._start(mode, server, page, expect, options), LONGEST)
+        return self.result(self.start(mode, server, page, expect, **options))
+
+    def start(self, mode, server, page="trivial", expect="hi", **options):
+        """One run, which is to be watched until it ends; then its result()."""
+        return self._start(mode, server, page, expect, options)
+
+    def result(self, process):
+        return self._result(process, LONGEST)
 
     def run_watching_memory(self, mode, server, page="trivial", expect="hi", **options):
         """As run(); also the largest VmRSS (kB) of the server's first process meanwhile."""

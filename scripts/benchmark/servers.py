@@ -42,8 +42,9 @@ class Server:
     name = "server"
     logs_ready = False  # its log says how long a child took to be ready
 
-    def __init__(self, settings, children=10, log_everything=False):
+    def __init__(self, settings, children=10, log_everything=False, options=()):
         self.settings = settings
+        self.options = [str(word) for word in options]  # further ones of cede
         self.log_everything = log_everything
         self.pool_size = children
         self.endpoint = settings.endpoints.next()
@@ -126,9 +127,10 @@ class Cede(Server):
 
     def command(self):
         log_level = ["--log-level", "info"] if self.log_everything else []
-        return [self.settings.cede, "--listen", self.address, "--children", str(self.pool_size),
-                "--backlog", str(BACKLOG), "--user", self.settings.user, "--group", self.settings.user,
-                *log_level, "--", *self.php_command()]
+        backlog = [] if "--backlog" in self.options else ["--backlog", str(BACKLOG)]
+        return [self.settings.cede, "--listen", self.address, "--children", str(self.pool_size), *backlog,
+                "--user", self.settings.user, "--group", self.settings.user, *self.options, *log_level,
+                "--", *self.php_command()]
 
     def workers(self):
         return children(self.pid)[1:]  # the zygote is the oldest

@@ -128,6 +128,7 @@ TEST_CASE("lsapi: a child's states follow its connection") {
     const TempDirectory directory;
     const Gate gate{directory.path("gate")};
     Stage stage;
+    stage.keep_parts();
     Client client = stage.client();
     CHECK(stage.becomes(0, ChildState::idle));
     const std::string request = command("wait", gate.path);

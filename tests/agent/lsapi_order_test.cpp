@@ -134,6 +134,7 @@ TEST_CASE("lsapi: a connection on which something was dropped can be given up li
     CHECK_FALSE(stage.tell_to_give_up(0));
     REQUIRE(client.send(packet(2).substr(5)));
     REQUIRE(stage.becomes(0, ChildState::idle));
+    stage.control().give_up_by = cede::children::GiveUpBy::parking;
     REQUIRE(stage.tell_to_give_up(0));
     UniqueFd parked = stage.hear_parked();
     CHECK(stage.becomes(0, ChildState::free));

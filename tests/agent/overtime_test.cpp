@@ -73,9 +73,8 @@ TEST_CASE("that answer has the number of its request, and comes on a kept connec
     REQUIRE(stage.becomes(0, ChildState::busy));
     stage.tell_to_end_request(stage.child, 2);
     const std::string received = everything(client.get());
-    const std::size_t head = page.find("The");
-    CHECK(received == record(6, page.substr(0, head), 0, 258) + record(6, page.substr(head), 0, 258) +
-                          record(6, "", 0, 258) + record(3, std::string(8, '\0'), 0, 258));
+    CHECK(received ==
+          record(6, page, 0, 258) + record(6, "", 0, 258) + record(3, std::string(8, '\0'), 0, 258));
     CHECK(has_left(stage, stage.child));
 }
 

@@ -30,7 +30,7 @@ std::size_t unread(int fd) {
 // The supervisor waits for the rest and hands the connection over.
 void check_comes_back_whole(StandIn& stage, UniqueFd parked, std::size_t sent) {
     CHECK(stage.becomes(0, ChildState::free));
-    CHECK(unread(parked.get()) == sent);
+    CHECK(soon([&] { return unread(parked.get()) == sent; }));
     CHECK(stage.slot(0).begun.load() == 0);
     stage.hand_off(std::move(parked));
 }
@@ -76,6 +76,7 @@ TEST_CASE("a kept connection, too, is given away when the next request on it com
     UniqueFd parked = stage.hear_partial();
     REQUIRE(send_text(client.get(), command("hello").substr(20)));
     CHECK(stage.becomes(0, ChildState::free));
+    CHECK(soon([&] { return unread(parked.get()) == command("hello").size(); }));
     stage.hand_off(std::move(parked));
     CHECK(read_answer(client.get()).text == "hello");
 }

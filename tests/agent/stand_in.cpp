@@ -176,6 +176,7 @@ void StandIn::order(std::uint32_t slot, std::uint32_t generation, Output output)
     order.replaced = output.replaced;
     if (slot < channels_.size()) {
         scoreboard_.reset(slot, ChildState::starting);
+        scoreboard_.slot(slot).reserved = reserve_ ? 1 : 0;
         channels_[slot] = std::move(channel.ours);
     }
     if (!children::send_message(zygote_channel_.get(), &order, sizeof order, channel.theirs.get(),
@@ -195,6 +196,12 @@ pid_t StandIn::start_child(std::uint32_t index, Output output) {
         throw std::runtime_error{"the child did not become ready"};
     }
     return report->pid;
+}
+
+void StandIn::start_reserved_child() {
+    reserve_ = true;
+    (void)start_child(0);
+    reserve_ = false;
 }
 
 StandIn::Heard StandIn::hear(std::uint32_t index) {

@@ -62,6 +62,8 @@ class StandIn {
     // Orders a child and waits until it is free. Its pid.
     pid_t start_child(std::uint32_t slot = 0) { return start_child(slot, {}); }
     pid_t start_child(std::uint32_t slot, Output output);
+    // One for new connections only, in slot 0.
+    void start_reserved_child();
     struct Heard {
         bool closed = false;
         children::ChildSays says{};
@@ -128,6 +130,7 @@ class StandIn {
     std::vector<UniqueFd> channels_;
     pid_t zygote_ = -1;
     std::vector<pid_t> children_;
+    bool reserve_ = false;
 };
 
 // Runs a program with the agent preloaded (or not), without a supervisor, and returns what it wrote.

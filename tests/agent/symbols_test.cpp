@@ -86,6 +86,8 @@ const Names imports{
     "opendir", "readdir64", "closedir",
     // the zygote's title
     "prctl", "getpriority", "setpriority", "memset",
+    // what becomes of a request: its variables, its wait, its peer
+    "getsockopt", "memcmp", "strnlen",
     // waiting and messages
     "clock_gettime", "epoll_create1", "epoll_ctl", "epoll_wait", "getpeername", "ppoll", "recvmsg",
     "sendmsg"};

@@ -21,13 +21,14 @@ enum class Failure : std::uint8_t {
     app_status,   // FastCGI: END_REQUEST with another appStatus or protocolStatus than 0
     http_status,  // a status that is not 2xx
     body,         // another body than the expected one
+    refused,      // the other side's own answer: a status of 503, with or without FCGI_OVERLOADED
     unavailable,  // LSAPI: connections were lost or not to be had as often as the web server tries; its
                   // client gets a 503
 };
-inline constexpr std::size_t failure_count = 10;
+inline constexpr std::size_t failure_count = 11;
 inline constexpr std::array<std::string_view, failure_count> failure_names{
-    "none",     "connect",    "closed",      "reset", "timeout",
-    "protocol", "app_status", "http_status", "body",  "unavailable"};
+    "none",       "connect",     "closed", "reset",   "timeout",    "protocol",
+    "app_status", "http_status", "body",   "refused", "unavailable"};
 
 // Compares what a client is sent as the body of its answer with what it expects; stores nothing of it.
 class BodyCheck {

@@ -173,12 +173,12 @@ void Engine::close_idle(std::uint32_t index) noexcept {
     close_connection(index);
 }
 
-void Engine::finish(SlotIndex index, Failure failure, Listener& listener) {
+void Engine::finish(SlotIndex index, Failure failure, Listener& listener, bool reused) {
     Slot& slot = slots_[index];
     slot.busy = false;
     slot.connection = none;
     --under_way_;
-    listener.finished({index, failure, slot.scheduled, now()});
+    listener.finished({index, failure, slot.scheduled, now(), reused});
 }
 
 void Engine::answered(std::uint32_t index, bool hung_up, Listener& listener) {
@@ -187,18 +187,21 @@ void Engine::answered(std::uint32_t index, bool hung_up, Listener& listener) {
     const SlotIndex slot_index = connection.slot;
     const Slot& slot = slots_[slot_index];
     const Failure failure = connection.answer->failure();
+    const bool reused = connection.reused;
     const bool asked = connection.answer->closing();
     connection.slot = none;
     counters_.conn_closes += std::uint64_t{asked};
     const bool wanted = settings_.keep_alive && slot.use != Use::fresh;
-    if (!wanted || failure != Failure::none || hung_up || asked) {
+    // A refusal is an answer like any other to a web server.
+    const bool sound = failure == Failure::none || failure == Failure::refused;
+    if (!wanted || !sound || hung_up || asked) {
         pool.lost += std::uint64_t{settings_.keep_alive && (hung_up || asked)};
         close_connection(index);
     } else if (slot.use == Use::pooled) {
         pool.idle.push_back(index);
     }
     serve_waiting(pool);
-    finish(slot_index, failure, listener);
+    finish(slot_index, failure, listener, reused);
 }
 
 void Engine::recover(SlotIndex index, const Loss& loss, Failure how, Listener& listener) {

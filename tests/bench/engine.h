@@ -32,6 +32,7 @@ struct Finished {
     Failure failure;        // none: served
     Nanoseconds scheduled;  // as given to start()
     Nanoseconds at;
+    bool reused = false;  // its connection had served a request before; not told of a request without answer
 };
 
 // A mode hears here of each request's end, and may start the slot's next request at once.
@@ -133,7 +134,7 @@ class Engine {
     void recover(SlotIndex index, const Loss& loss, Failure how, Listener& listener);
     void close_idle(std::uint32_t index) noexcept;
     void give_up(SlotIndex index, Listener& listener);
-    void finish(SlotIndex index, Failure failure, Listener& listener);
+    void finish(SlotIndex index, Failure failure, Listener& listener, bool reused = false);
     void close_connection(std::uint32_t index) noexcept;
     void check_slot(SlotIndex index, Nanoseconds at, Listener& listener);
     void sweep(Nanoseconds at, Listener& listener);

@@ -10,6 +10,8 @@ namespace {
 
 constexpr std::string_view head_end = "\r\n\r\n";
 constexpr std::string_view status_header = "Status: ";
+constexpr std::size_t status_end = status_header.size() + 3;
+constexpr unsigned unavailable = 503;
 
 }  // namespace
 
@@ -18,7 +20,7 @@ void FastcgiAnswer::begin() noexcept {
     head_bytes_ = 0;
     line_end_bytes_ = 0;
     status_line_ = true;
-    status_bad_ = false;
+    status_ = 0;
     failure_ = Failure::none;
 }
 
@@ -28,8 +30,8 @@ void FastcgiAnswer::check_output(std::string_view piece, BodyCheck& body) noexce
         const char byte = piece[at++];
         if (status_line_ && head_bytes_ < status_header.size()) {
             status_line_ = byte == status_header[head_bytes_];
-        } else if (status_line_ && head_bytes_ == status_header.size()) {
-            status_bad_ = byte != '2';
+        } else if (status_line_ && head_bytes_ < status_end) {
+            status_ = status_ * 10 + static_cast<unsigned char>(byte - '0');
         }
         ++head_bytes_;
         if (byte == head_end[line_end_bytes_]) {
@@ -42,10 +44,15 @@ void FastcgiAnswer::check_output(std::string_view piece, BodyCheck& body) noexce
 }
 
 Failure FastcgiAnswer::judge(const BodyCheck& body) const noexcept {
-    if (reader_.app_status() != 0 || reader_.protocol_status() != ProtocolStatus::request_complete) {
+    const ProtocolStatus status = reader_.protocol_status();
+    const bool refusal = status_ == unavailable && status == ProtocolStatus::overloaded;
+    if (reader_.app_status() != 0 || (status != ProtocolStatus::request_complete && !refusal)) {
         return Failure::app_status;
     }
-    if (status_bad_) {
+    if (status_ == unavailable) {
+        return Failure::refused;
+    }
+    if (status_ != 0 && status_ / 100 != 2) {
         return Failure::http_status;
     }
     const bool head_complete = line_end_bytes_ == head_end.size();

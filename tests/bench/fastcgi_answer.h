@@ -31,7 +31,7 @@ class FastcgiAnswer final : public Answer {
     std::size_t head_bytes_ = 0;
     std::size_t line_end_bytes_ = 0;  // how much of the head's closing CR LF CR LF the head ends with
     bool status_line_ = true;         // the head so far agrees with "Status: "
-    bool status_bad_ = false;
+    unsigned status_ = 0;             // as far as it has been read
 };
 
 }  // namespace cede::bench

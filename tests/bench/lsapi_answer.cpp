@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/bench/lsapi_answer.h"
 
+#include <string>
 #include <string_view>
 
 namespace cede::bench {
@@ -10,6 +11,13 @@ using protocol::lsapi::ResponseEvent;
 namespace {
 
 constexpr std::string_view status_header = "Status: ";
+
+Failure failure_of(std::string_view status) noexcept {
+    if (status.starts_with("503")) {
+        return Failure::refused;
+    }
+    return status.starts_with('2') ? Failure::none : Failure::http_status;
+}
 
 }  // namespace
 
@@ -22,25 +30,25 @@ void LsapiAnswer::open() noexcept {
 // The reader stays: it may have the first part of a CONN_CLOSE that crosses the request.
 void LsapiAnswer::begin() noexcept {
     head_seen_ = false;
-    status_bad_ = false;
+    status_failure_ = Failure::none;
     failure_ = Failure::none;
 }
 
 void LsapiAnswer::check_head() noexcept {
     head_seen_ = true;
     const std::int32_t status = reader_.status();
-    status_bad_ = status != 0 && (status < 200 || status > 299);
+    status_failure_ = status == 0 ? Failure::none : failure_of(std::to_string(status));
     auto lines = reader_.lines();
     while (const auto line = lines.next()) {
         if (status == 0 && line->starts_with(status_header)) {
-            status_bad_ = !line->substr(status_header.size()).starts_with('2');
+            status_failure_ = failure_of(line->substr(status_header.size()));
         }
     }
 }
 
 Failure LsapiAnswer::judge(const BodyCheck& body) const noexcept {
-    if (status_bad_) {
-        return Failure::http_status;
+    if (status_failure_ != Failure::none) {
+        return status_failure_;
     }
     return head_seen_ && body.right() ? Failure::none : Failure::body;
 }

@@ -32,7 +32,7 @@ class LsapiAnswer final : public Answer {
     std::array<std::byte, 36'864> head_;
     protocol::lsapi::ResponseReader reader_{head_};
     bool head_seen_ = false;
-    bool status_bad_ = false;
+    Failure status_failure_ = Failure::none;
     bool closing_ = false;
 };
 

@@ -33,6 +33,16 @@ JsonObject run(const Options& options) {
             return run_new_connection(options);
         case Mode::idle:
             return run_idle(options);
+        case Mode::groups:
+            return run_groups(options);
+        case Mode::leavers:
+            return run_leavers(options);
+        case Mode::overload:
+            return run_overload(options);
+        case Mode::slow:
+            return run_slow(options);
+        case Mode::probe:
+            return run_probe(options);
     }
     throw UsageError("no mode");
 }

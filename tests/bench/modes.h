@@ -14,6 +14,11 @@ namespace cede::bench {
 [[nodiscard]] JsonObject run_bursts(const Options& options);
 [[nodiscard]] JsonObject run_rate(const Options& options);
 [[nodiscard]] JsonObject run_new_connection(const Options& options);
+[[nodiscard]] JsonObject run_groups(const Options& options);
+[[nodiscard]] JsonObject run_leavers(const Options& options);
+[[nodiscard]] JsonObject run_overload(const Options& options);
+[[nodiscard]] JsonObject run_slow(const Options& options);
+[[nodiscard]] JsonObject run_probe(const Options& options);
 
 // What the options say about the engine, for `slots` requests at once.
 [[nodiscard]] EngineSettings engine_settings(const Options& options, std::uint32_t slots);

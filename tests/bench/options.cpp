@@ -10,13 +10,51 @@ namespace cede::bench {
 
 namespace {
 
-constexpr std::array<std::pair<std::string_view, Mode>, 6> modes{{
+constexpr std::array<std::pair<std::string_view, Mode>, 11> modes{{
     {"closed", Mode::closed},
     {"burst", Mode::burst},
     {"bursts", Mode::bursts},
     {"rate", Mode::rate},
     {"new-connection", Mode::new_connection},
     {"idle", Mode::idle},
+    {"groups", Mode::groups},
+    {"leavers", Mode::leavers},
+    {"overload", Mode::overload},
+    {"slow", Mode::slow},
+    {"probe", Mode::probe},
+}};
+
+struct Count {
+    std::string_view name;
+    std::uint32_t Options::*value;
+    std::uint32_t most;
+};
+constexpr std::array<Count, 10> counts{{
+    {"--pools", &Options::pools, 1'000},
+    {"--max-connections", &Options::max_connections, 10'000},
+    {"--clients", &Options::clients, 50'000},
+    {"--children", &Options::children, 10'000},
+    {"--idle", &Options::idle, 100'000},
+    {"--rounds", &Options::rounds, 100'000},
+    {"--bursts", &Options::bursts, 1'000},
+    {"--at-once", &Options::at_once, 10'000},
+    {"--groups", &Options::groups, 100},
+    {"--slow", &Options::slow, 50'000},
+}};
+
+struct Duration {
+    std::string_view name;
+    Nanoseconds Options::*value;
+    double least;  // seconds
+};
+constexpr std::array<Duration, 7> durations{{
+    {"--every", &Options::every, 0.01},
+    {"--duration", &Options::duration, 0.01},
+    {"--warmup", &Options::warmup, 0},
+    {"--patience", &Options::patience, 0.01},
+    {"--stagger", &Options::stagger, 0},
+    {"--think", &Options::think, 0},
+    {"--stay", &Options::stay, 0.01},
 }};
 
 template <typename Number>
@@ -55,39 +93,24 @@ Protocol protocol(std::string_view text) {
 Mode mode(std::string_view text) {
     const auto* found = std::ranges::find(modes, text, &std::pair<std::string_view, Mode>::first);
     if (found == modes.end()) {
-        throw UsageError("mode " + std::string{text} +
-                         ": give closed, burst, bursts, rate, new-connection or idle");
+        throw UsageError(
+            "mode " + std::string{text} +
+            ": give closed, burst, bursts, rate, new-connection, idle, groups, leavers, overload, "
+            "slow or probe");
     }
     return found->second;
 }
 
 bool set_workload(Options& options, std::string_view name, std::string_view value) {
-    if (name == "--pools") {
-        options.pools = count(name, value, 1'000);
-    } else if (name == "--max-connections") {
-        options.max_connections = count(name, value, 10'000);
-    } else if (name == "--clients") {
-        options.clients = count(name, value, 50'000);
-    } else if (name == "--children") {
-        options.children = count(name, value, 10'000);
-    } else if (name == "--idle") {
-        options.idle = count(name, value, 100'000);
-    } else if (name == "--rounds") {
-        options.rounds = count(name, value, 100'000);
-    } else if (name == "--bursts") {
-        options.bursts = count(name, value, 1'000);
+    if (const auto* known = std::ranges::find(counts, name, &Count::name); known != counts.end()) {
+        options.*known->value = count(name, value, known->most);
+    } else if (const auto* duration = std::ranges::find(durations, name, &Duration::name);
+               duration != durations.end()) {
+        options.*duration->value = seconds(name, value, duration->least);
     } else if (name == "--requests") {
         options.requests = number<std::uint64_t>(name, value, 1, 1'000'000'000);
     } else if (name == "--rate") {
         options.rate = number<double>(name, value, 0.01, 1'000'000);
-    } else if (name == "--every") {
-        options.every = seconds(name, value, 0.01);
-    } else if (name == "--duration") {
-        options.duration = seconds(name, value, 0.01);
-    } else if (name == "--warmup") {
-        options.warmup = seconds(name, value, 0);
-    } else if (name == "--patience") {
-        options.patience = seconds(name, value, 0.01);
     } else {
         return false;
     }
@@ -103,8 +126,12 @@ void set(Options& options, std::string_view name, std::string_view value) {
         options.script = value;
     } else if (name == "--other-script") {
         options.other_script = value;
+    } else if (name == "--leaving-script") {
+        options.leaving_script = value;
     } else if (name == "--expect") {
         options.expect = value;
+    } else if (name == "--table") {
+        options.table = on_or_off(name, value);
     } else if (name == "--keep-alive") {
         options.keep_alive = on_or_off(name, value);
     } else if (!set_workload(options, name, value)) {
@@ -141,57 +168,10 @@ std::optional<Options> parse_options(std::span<char* const> arguments) {
     if (options.other_script.empty()) {
         options.other_script = options.script;
     }
+    if (options.leaving_script.empty()) {
+        options.leaving_script = options.script;
+    }
     return options;
-}
-
-const char* usage() noexcept {
-    return R"(usage: cede-load MODE --address ADDRESS --script FILE [options]
-
-Sends requests as web-server workers with a keep-alive pool each do, and prints one
-JSON object. A request takes the connection of its own worker that has been idle for
-the shortest time, else opens a new one. FastCGI is spoken as nginx does: a request
-on a reused connection that is closed before the answer's first byte is sent again,
-once. LSAPI is spoken as OpenLiteSpeed does: a worker has at most --max-connections,
-further requests wait in its queue; a connect may take 2 s; a request whose
-connection is lost is sent again, three times in all; CONN_CLOSE is obeyed.
-
-modes
-  closed          --clients clients, each with one request under way
-  burst           --clients requests at once, until all are served or given up
-  bursts          --bursts bursts of --clients requests, --every seconds apart, beside
-                  --rate requests a second of --other-script for --duration
-  rate            --rate requests a second for --duration; latency counts from the
-                  moment at which a request was due
-  new-connection  per round: --children kept connections make a request each (of
-                  --other-script) so that every child is connected and idle, then one
-                  new connection makes one; its time is reported
-  idle            --idle kept connections that made one request each, --clients
-                  clients in a closed loop beside them, then one more request on each
-  The last two leave the rest out when a server serves none, or for too long too few.
-
-options
-  --protocol NAME       fastcgi or lsapi; fastcgi
-  --address ADDRESS     127.0.0.1:PORT, [::1]:PORT, /path or uds://path
-  --script FILE         SCRIPT_FILENAME
-  --other-script FILE   see modes; default: the same
-  --expect TEXT         the body of every answer to --script; default: any
-  --keep-alive on|off   pools (and KEEP_CONN), or a connection per request, which with
-                        lsapi is closed from this side; on
-  --pools N             web-server workers; 8
-  --max-connections N   of a worker; fastcgi: no limit, lsapi: 10. The idle ones of idle
-                        and those of new-connection come on top
-  --clients N           clients, spread over the pools; 1
-  --duration S          5
-  --requests N          closed: stop after this many instead
-  --warmup S            closed, idle: not counted, before the duration; 0
-  --patience S          the client gives up after this time; with lsapi its worker sends
-                        ABORT_REQUEST and closes; 10
-  --bursts N --every S  5, 20
-  --rate R              5
-  --children N          10
-  --rounds N            100
-  --idle N              10000
-)";
 }
 
 }  // namespace cede::bench

@@ -9,6 +9,9 @@
 namespace cede::bench {
 
 void Tally::add(const Finished& what) noexcept {
+    if (what.failure == Failure::refused) {
+        refusals.record(what.at - what.scheduled);
+    }
     if (what.failure != Failure::none) {
         ++failures[static_cast<std::size_t>(what.failure)];
         return;
@@ -56,6 +59,15 @@ JsonObject& JsonObject::add(std::string_view key, const JsonObject& value) {
     return *this;
 }
 
+JsonObject& JsonObject::add(std::string_view key, std::span<const JsonObject> values) {
+    std::string list;
+    for (const JsonObject& value : values) {
+        list += (list.empty() ? "" : ", ") + value.text();
+    }
+    put(key, "[" + list + "]");
+    return *this;
+}
+
 JsonObject& JsonObject::add_ms(std::string_view key, Nanoseconds value) {
     return add(key, static_cast<double>(value) / 1e6);
 }
@@ -67,15 +79,18 @@ void describe(JsonObject& into, const Tally& tally, Nanoseconds begin, Nanosecon
             errors.add(failure_names[kind], tally.failures[kind]);
         }
     }
-    const LatencyHistogram& latency = tally.latency;
     const double seconds = static_cast<double>(window) / 1e9;
     into.add("requests", tally.served() + tally.failed()).add("ok", tally.served()).add("errors", errors);
     into.add("rate", seconds > 0 ? static_cast<double>(tally.served()) / seconds : 0.0);
+    describe(into, tally.latency);
+    into.add_ms("last_answer_ms", tally.last_answer > 0 ? tally.last_answer - begin : 0);
+}
+
+void describe(JsonObject& into, const LatencyHistogram& latency) {
     into.add("mean_ms", latency.mean() / 1e6);
     into.add_ms("p50_ms", latency.percentile(0.5)).add_ms("p90_ms", latency.percentile(0.9));
     into.add_ms("p99_ms", latency.percentile(0.99)).add_ms("p999_ms", latency.percentile(0.999));
     into.add_ms("max_ms", latency.max());
-    into.add_ms("last_answer_ms", tally.last_answer > 0 ? tally.last_answer - begin : 0);
 }
 
 void describe(JsonObject& into, const Counters& counters) {

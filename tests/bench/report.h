@@ -14,7 +14,8 @@ namespace cede::bench {
 
 // What became of a group of requests.
 struct Tally {
-    LatencyHistogram latency;  // of the served ones
+    LatencyHistogram latency;   // of the served ones
+    LatencyHistogram refusals;  // of the refused ones
     std::array<std::uint64_t, failure_count> failures{};
     Nanoseconds last_answer = 0;
 
@@ -32,6 +33,7 @@ class JsonObject {
     JsonObject& add(std::string_view key, std::string_view value);
     JsonObject& add(std::string_view key, const char* value) { return add(key, std::string_view{value}); }
     JsonObject& add(std::string_view key, const JsonObject& value);
+    JsonObject& add(std::string_view key, std::span<const JsonObject> values);
     // Milliseconds, with a key that says so.
     JsonObject& add_ms(std::string_view key, Nanoseconds value);
 
@@ -47,6 +49,8 @@ class JsonObject {
 // last_answer_ms count; the rate is that of the served over `window`.
 void describe(JsonObject& into, const Tally& tally, Nanoseconds begin, Nanoseconds window);
 void describe(JsonObject& into, const Counters& counters);
+// mean, percentiles and maximum.
+void describe(JsonObject& into, const LatencyHistogram& latency);
 // How evenly `served` requests are spread over clients.
 void describe_shares(JsonObject& into, std::span<const std::uint64_t> served);
 

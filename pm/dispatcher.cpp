@@ -178,7 +178,9 @@ void Dispatcher::look() {
 void Dispatcher::wake_free(std::uint64_t waiters) {
     std::vector<std::uint32_t> free;
     for (std::uint32_t slot = 0; slot < views_.size(); ++slot) {
-        if (views_[slot].state == ChildState::free) {
+        if (views_[slot].state == ChildState::free && views_[slot].reserved) {
+            ring(pool_.at(slot));  // takes from the listen queues only: counts for none of the others
+        } else if (views_[slot].state == ChildState::free) {
             free.push_back(slot);
         }
     }
@@ -210,6 +212,7 @@ void Dispatcher::view_children() {
         // The slot is the child's to write: a value that is none is a child of which nothing can be expected.
         views_[i].state = state <= children::last_child_state ? ChildState{state} : ChildState::busy;
         views_[i].since_ns = slot.since_ns.load(std::memory_order_relaxed);
+        views_[i].reserved = pool_.at(i).reserved;
     }
 }
 

@@ -26,8 +26,8 @@ BOOST_DESCRIBE_STRUCT(Handover::Socket, (),
                       (fd, kind, name, created, access, path, device, inode, backlog_asked, backlog_granted,
                        nonblocking_before))
 BOOST_DESCRIBE_STRUCT(Handover::Child, (),
-                      (slot, pid, channel, ready, leaving, outdated, generation, chance, ordered_at, ready_at,
-                       leaving_since))
+                      (slot, pid, channel, ready, leaving, outdated, reserved, generation, chance, ordered_at,
+                       ready_at, leaving_since))
 BOOST_DESCRIBE_STRUCT(Handover::Zygote, (), (pid, channel, generation, protocol, started_at))
 BOOST_DESCRIBE_STRUCT(Held, (), (fd, since_ns))
 BOOST_DESCRIBE_STRUCT(Handover::Setting, (), (name, value))

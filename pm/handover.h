@@ -40,6 +40,7 @@ struct Handover {
         std::int64_t ordered_at = 0;
         std::int64_t ready_at = 0;
         std::int64_t leaving_since = 0;
+        bool reserved = false;
     };
     struct Zygote {
         pid_t pid = 0;

@@ -26,7 +26,8 @@ class QueueWatch {
 
     // All listen queues, in the order of the listeners, as they are now.
     void sample(std::span<const QueueDepth::Reading> queues, Clock::time_point now);
-    // How many wait now, in the handoff queue too, and whether there is no free or idle child for one of them.
+    // How many wait now, in the handoff queue too, and whether there is no free or idle child for one of
+    // them.
     void judged(bool in_vain, std::uint64_t waiting, Clock::time_point now);
 
     // Connections that the supervisor itself has accepted.

@@ -207,6 +207,7 @@ void Supervisor::arm_timer() {
     consider(overtime_.due());
     consider(service_manager_.due());
     consider(output_.due());
+    consider(queue_due());
     if (log_waits()) {
         consider(now + slow_reader_interval);
     }
@@ -265,6 +266,7 @@ void Supervisor::on_timer() {
         memory_events_.tick();
     }
     dispatcher_.check();
+    tend_queue(Clock::now());
     end_overlong(now);
     end_drain_if_empty();
     if (ending() && now >= stop_deadline_) {

@@ -47,19 +47,6 @@ std::string_view word_for(children::Waiting mark) noexcept {
     return {};
 }
 
-Counts counts_in(const children::Slot& slot) noexcept {
-    Counts counts{slot.requests.load(),         slot.accepted.load(),       slot.taken.load(),
-                  slot.parked.load(),           slot.closed.load(),         slot.refused.load(),
-                  slot.timed_out.load(),        slot.begun.load(),          slot.abandoned.load(),
-                  slot.overdue.load(),          slot.pings.load(),          slot.bodies_timed_out.load(),
-                  slot.writes_timed_out.load(), slot.busy_us.load(),        {},
-                  slot.waited_us.load(),        slot.longest_wait_us.load()};
-    for (std::size_t i = 0; i < counts.waits.size(); ++i) {
-        counts.waits[i] = slot.waits[i].load();
-    }
-    return counts;
-}
-
 // Slots are the children's to write: nonsense there is a wrong word here.
 std::string_view word_for(const Pool::Child& child, ChildState state) noexcept {
     if (child.phase == Pool::Phase::ordered) {
@@ -100,22 +87,16 @@ Status Supervisor::status() {
     if (config_.pool_mode == PoolMode::fixed) {
         status.wanted = config_.children;
     }
-    const auto queues = dispatcher_.queues();
-    for (std::size_t i = 0; i < queues.size(); ++i) {
-        const auto granted = static_cast<unsigned>(listeners_[i].backlog_granted);
-        status.listeners.push_back(
-            {listeners_[i].name, queues[i].waiting, queues[i].backlog.value_or(granted)});
-    }
+    count_all();
     for (std::uint32_t slot = 0; slot < pool_.size(); ++slot) {
         if (pool_.at(slot).phase != Pool::Phase::vacant) {
             status.children.push_back(status_of(slot));
         }
     }
-    status.handed = dispatcher_.handed_over();
     status.pressure = word_for(dispatcher_.mark());
     status.parked = dispatcher_.parked();
     status.leaving = dispatcher_.being_closed();
-    status.totals = totals_.all();
+    describe_queue(status);
     status.events = totals_now().events;
     status.last_reload = last_reload_;
     return status;
@@ -133,7 +114,7 @@ Status::Child Supervisor::status_of(std::uint32_t slot) {
                         child.generation,
                         word_for(child, state),
                         child.leaving,
-                        totals_.look(slot, counts_in(books), age).requests,
+                        totals_.seen(slot).requests,
                         age,
                         {},
                         {}};
@@ -144,32 +125,6 @@ Status::Child Supervisor::status_of(std::uint32_t slot) {
         shown.rss = resident_bytes(child.pid);
     }
     return shown;
-}
-
-// With what others count from the start of this program on.
-Totals Supervisor::totals_now() const {
-    Totals now = totals_;
-    now.events.give_ups_asked += dispatcher_.give_ups_asked();
-    const Dispatcher::Tally tally = dispatcher_.tally();
-    now.events.closed_for_room += tally.closed_for_room + tally.partial.closed_for_room;
-    now.events.peers_gone += tally.peers_gone;
-    now.events.abandoned += tally.waiting.abandoned + tally.partial.gone;
-    now.events.overdue += tally.waiting.overdue;
-    now.events.pings += tally.waiting.pings;
-    now.events.pulled += tally.waiting.pulled;
-    now.events.heads_too_slow += tally.partial.heads_too_slow;
-    now.events.bodies_too_slow += tally.partial.bodies_too_slow;
-    now.events.silent_closed += tally.silent_closed;
-    now.events.lost_log_lines += lost_log_lines();
-    now.events.longest_queue = std::max(now.events.longest_queue, dispatcher_.longest_queue());
-    return now;
-}
-
-void Supervisor::count_last(std::uint32_t slot, int wait_status) {
-    dispatcher_.watch().child_gone(slot);
-    totals_.end(slot, counts_in(scoreboard_.slot(slot)), Clock::now() - pool_.at(slot).ordered_at);
-    ++totals_.events.ended;
-    totals_.events.killed += WIFSIGNALED(wait_status) ? 1 : 0;
 }
 
 // For people, in one line.

@@ -178,7 +178,7 @@ Handover Supervisor::describe_all() const {
             handover.children.push_back({slot, child.pid, child.channel.get(), child.ready, child.leaving,
                                          child.outdated, child.generation, child.chance,
                                          nanoseconds(child.ordered_at), nanoseconds(child.ready_at),
-                                         nanoseconds(child.leaving_since)});
+                                         nanoseconds(child.leaving_since), child.reserved});
         }
     }
     for (const ChildOutput::Held& output : output_.held()) {
@@ -269,6 +269,7 @@ void Supervisor::resume(const Handover& handover, const std::string& failure) {
         child.leaving = running.leaving;
         child.outdated = running.outdated;
         child.chance = running.chance;
+        child.reserved = running.reserved;
         child.ready_at = time_of(running.ready_at);
         child.leaving_since = time_of(running.leaving_since);
         reload_.outdated_left = reload_.outdated_left || child.superseded();

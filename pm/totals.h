@@ -75,6 +75,11 @@ class Totals {
     // of it. There may be any number of slots.
     const Counts& look(std::uint32_t slot, const Counts& claimed, std::chrono::nanoseconds age);
 
+    // As last looked at.
+    [[nodiscard]] Counts seen(std::uint32_t slot) const noexcept {
+        return slot < seen_.size() ? seen_[slot] : Counts{};
+    }
+
     // It is gone, and this is the last that its slot said. The slot is free for another.
     void end(std::uint32_t slot, const Counts& claimed, std::chrono::nanoseconds age);
 

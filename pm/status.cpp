@@ -84,7 +84,7 @@ json::object waits_of(const Counts& counts) {
     constexpr double milliseconds = 1000;
     for (std::size_t i = 0; i < counts.waits.size(); ++i) {
         sum += counts.waits[i];
-        json::value le{"+Inf"};
+        json::value le = "+Inf";
         if (i < std::size(children::wait_bounds_ms)) {
             le = children::wait_bounds_ms[i] / milliseconds;
         }

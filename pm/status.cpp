@@ -202,7 +202,8 @@ std::string status_json(const Status& status) {
                         {"last_reload", reload_of(status)},
                         {"processes", processes_of(status)}};
     if (status.backlog_auto) {
-        object["capacity"] = status.capacity ? json::value{thousandths(*status.capacity)} : nullptr;
+        // With parentheses: in braces it would be an array.
+        object["capacity"] = status.capacity ? json::value(thousandths(*status.capacity)) : nullptr;
     }
     return json::serialize(object);
 }

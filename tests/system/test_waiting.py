@@ -210,7 +210,8 @@ def test_a_full_queue_is_counted_and_told_with_what_helps(start):
 def test_a_new_connection_is_served_while_parked_ones_have_all_other_children(start):
     pool, control = controlled(start, children=3, options=["--probe-reserve", "1"])
     kept = kept_connections(pool, 10)
-    eventually(lambda: control.status["connections"]["parked"] >= 7, "most are parked")
+    eventually(lambda: control.status["connections"]["parked"] >= 8 and
+               control.status["children"]["by_state"]["free"] >= 1, "the reserved child has parked what it had")
     slow = [Background(pool.ask, connection, "sleep.php", "ms=1500") for connection in kept]
     eventually(lambda: control.status["children"]["by_state"]["busy"] == 2, "all but one are busy")
     begin = time.monotonic()
@@ -228,6 +229,7 @@ def test_another_child_is_reserved_when_that_one_ends_and_after_a_reload(start):
 
     def probe_beside_parked_ones():
         kept = kept_connections(pool, 10)
+        eventually(lambda: control.status["connections"]["parked"] >= 8, "the reserved child has parked what it had")
         slow = [Background(pool.ask, connection, "sleep.php", "ms=700") for connection in kept[:4]]
         eventually(lambda: control.status["children"]["by_state"]["busy"] == 2, "all but one are busy")
         reserved = int(pool.get("pid.php").text)

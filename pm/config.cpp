@@ -333,6 +333,10 @@ Config config_of(const std::vector<std::pair<std::string, std::string>>& setting
         dropped.emplace_back("--start-servers, --min-spare, --max-spare");
         config.start_servers = config.min_spare = config.max_spare = std::nullopt;
     }
+    if (!check_waiting(config)) {
+        dropped.emplace_back("--overload");
+        config.overload = Overload::fifo;
+    }
     return config;
 }
 
@@ -386,6 +390,9 @@ std::expected<Invocation, Error> parse_invocation(std::span<const char* const> a
     }
     if (auto sizes = sizes_of(invocation.config); !sizes) {
         return std::unexpected(sizes.error());
+    }
+    if (auto waiting = check_waiting(invocation.config); !waiting) {
+        return std::unexpected(waiting.error());
     }
     return invocation;
 }

@@ -134,6 +134,9 @@ using Environment = std::map<std::string, std::string, std::less<>>;
 // How many children, by the options that say so together; php-fpm's rules. Exit status 2.
 std::expected<Sizes, Error> sizes_of(const Config& config);
 
+// What the options for waiting say together. Exit status 2.
+std::expected<void, Error> check_waiting(const Config& config);
+
 // The configuration that has these settings and this command, with what the environment says besides. What is
 // no option any more, or no value of one, is left out and named in `dropped`.
 Config config_of(const std::vector<std::pair<std::string, std::string>>& settings,

@@ -2,16 +2,12 @@
 #include "pm/dispatcher.h"
 
 #include <algorithm>
-#include <functional>
-#include <iterator>
 #include <limits>
-#include <numeric>
 #include <poll.h>
 #include <sys/epoll.h>
 #include <utility>
 
 #include "children/clock.h"
-#include "children/farewell.h"
 #include "children/fd_passing.h"
 #include "children/zygote_protocol.h"
 #include "pm/log.h"
@@ -27,8 +23,6 @@ constexpr std::chrono::milliseconds quiet_interval{1000};
 constexpr std::chrono::milliseconds attention_interval{100};
 constexpr std::chrono::milliseconds pressure_interval{10};
 constexpr std::chrono::milliseconds longest_rest{1};
-constexpr std::chrono::milliseconds leaving_interval{250};
-constexpr std::uint64_t farewell_ns = 1'000'000'000;
 constexpr unsigned quiet_checks_to_calm = 3;
 constexpr unsigned most_looks_an_interval = 10;
 
@@ -41,51 +35,54 @@ Dispatcher::Dispatcher(Poller& poller, children::ScoreboardMap& scoreboard, Pool
       scoreboard_{scoreboard},
       pool_{pool},
       listeners_{listeners},
+      watch_{scoreboard, pool, listeners.size()},
       leaving_{poller, std::numeric_limits<std::size_t>::max(), Poller::Kind::leaving},
       lot_{poller, room.parked, Poller::Kind::parked,
            [this](children::UniqueFd connection) { part_with(std::move(connection)); }},
+      fresh_{poller, std::numeric_limits<std::size_t>::max(), Poller::Kind::fresh,
+             [this](children::UniqueFd connection) { part_with(std::move(connection)); }},
+      partial_{poller},
+      lingering_{poller},
       handoff_{poller, pool.size(), std::move(handoff)},
+      waiting_room_{handoff_,
+                    listeners,
+                    {[this](children::UniqueFd connection) { keep_open(std::move(connection), true); },
+                     [this](children::UniqueFd connection, std::uint64_t since_ns) {
+                         partial_.add(std::move(connection), since_ns);
+                     },
+                     [this](children::UniqueFd connection) { keep_answered(std::move(connection)); },
+                     [this](children::UniqueFd connection) {
+                         lingering_.add(std::move(connection), children::monotonic_ns());
+                     }}},
       views_(pool.size()),
-      room_{room.held},
+      room_{room},
       give_up_by_{give_up_by} {
     scoreboard_.control().give_up_by = give_up_by;
     for (const Listener& listener : listeners_) {
         depths_.push_back(QueueDepth::best_for(listener.fd.get()));
     }
+    readings_.resize(depths_.size());
     scoreboard_.control().waiting = mark_;
     watch_listeners();
 }
 
-Dispatcher::Holdings Dispatcher::holdings() const {
-    return {lot_.list(), leaving_.list(), handoff_.list()};
-}
-
-void Dispatcher::adopt(const Holdings& holdings) {
-    for (const Held& held : holdings.queued) {
-        handoff_.push(children::UniqueFd{held.fd}, held.since_ns);
-    }
-    for (const auto& [held, lot] : {std::pair{&holdings.parked, &lot_}, {&holdings.leaving, &leaving_}}) {
-        for (const Held& connection : *held) {
-            if (children::UniqueFd asked =
-                    lot->park(children::UniqueFd{connection.fd}, connection.since_ns)) {
-                hand_over(std::move(asked));
-            }
-        }
-    }
-    wake_later();
-}
-
 void Dispatcher::on_event(const Poller::Event& event) {
+    children::UniqueFd asked;
     switch (event.tag.kind) {
         case Poller::Kind::parked:
-            if (children::UniqueFd connection = lot_.on_event(event)) {
-                hand_over(std::move(connection));
-            }
+            asked = lot_.on_event(event);
+            break;
+        case Poller::Kind::fresh:
+            asked = fresh_.on_event(event);
+            break;
+        case Poller::Kind::partial:
+            asked = partial_.on_event(event);
             break;
         case Poller::Kind::leaving:
-            if (children::UniqueFd connection = leaving_.on_event(event)) {
-                hand_over(std::move(connection));
-            }
+            asked = leaving_.on_event(event);
+            break;
+        case Poller::Kind::lingering:
+            lingering_.on_event(event);
             break;
         case Poller::Kind::handoff:
             park_all();
@@ -94,38 +91,8 @@ void Dispatcher::on_event(const Poller::Event& event) {
             look_ = true;
             break;
     }
-}
-
-void Dispatcher::hand_over(children::UniqueFd connection) {
-    handoff_.push(std::move(connection));
-    // Under pressure every child looks into the queue by itself as soon as it can.
-    look_ = look_ || mark_ != Waiting::pressure;
-}
-
-void Dispatcher::park_all() {
-    handoff_.receive_parked(parked_now_);
-    // Of many that come at once some have their next request already, and need not be watched first.
-    std::vector<pollfd> readable;
-    if (parked_now_.size() > 1) {
-        for (const Handoff::Parked& parked : parked_now_) {
-            readable.push_back({parked.connection.get(), POLLIN | POLLRDHUP, 0});
-        }
-        if (poll(readable.data(), readable.size(), 0) <= 0) {
-            readable.clear();
-        }
-    }
-    for (std::size_t i = 0; i < parked_now_.size(); ++i) {
-        if (i < readable.size() && readable[i].revents == POLLIN) {
-            hand_over(std::move(parked_now_[i].connection));
-        } else if (parked_now_[i].seen_off) {
-            see_off(std::move(parked_now_[i].connection));
-        } else if (children::UniqueFd asked = lot_.park(std::move(parked_now_[i].connection))) {
-            hand_over(std::move(asked));
-        }
-    }
-    parked_now_.clear();
-    if (draining_) {
-        close_silent();
+    if (asked) {
+        hand_over(std::move(asked));
     }
 }
 
@@ -137,39 +104,14 @@ void Dispatcher::settle() {
     }
 }
 
-// Connections that wait for a child with a request can not be closed for room as silent ones can. Before they
-// use up the descriptors, children close what they give up, after a last look, instead of parking it.
-void Dispatcher::keep_within_room() noexcept {
-    const std::size_t held = lot_.size() + leaving_.size() + handoff_.queued();
-    const bool full = held >= (closing_for_room_ ? room_ - room_ / 8 : room_);
-    if (full == closing_for_room_) {
-        return;
-    }
-    closing_for_room_ = full;
-    log(LogLevel::warning,
-        "{} connections are parked or wait for a child; children {} what they give up (--max-parked)", held,
-        full ? "now close" : "park again");
-    scoreboard_.control().give_up_by = full ? children::GiveUpBy::closing_even_new : give_up_by_;
-}
-
-void Dispatcher::set_room(Room room) noexcept {
-    room_ = room.held;
-    lot_.set_capacity(room.parked);
-}
-
-void Dispatcher::set_give_up_by(children::GiveUpBy give_up_by) noexcept {
-    give_up_by_ = give_up_by;
-    if (!closing_for_room_) {
-        scoreboard_.control().give_up_by = give_up_by;
-    }
-}
-
 bool Dispatcher::rest() noexcept {
     return mark_ == Waiting::pressure && !draining_ && handoff_.rest_until_low(longest_rest);
 }
 
 void Dispatcher::check() {
-    close_overdue();
+    const std::uint64_t now = children::monotonic_ns();
+    tend_held(now);
+    tend_waiting_room(now);
     handoff_.pump();
     wake_later();
     settle();
@@ -184,7 +126,7 @@ std::chrono::milliseconds Dispatcher::check_interval() const noexcept {
         case Waiting::nobody:
             break;
     }
-    return leaving_.size() > 0 ? leaving_interval : quiet_interval;
+    return std::min(quiet_interval, holding_interval());
 }
 
 // Attention costs a look for every waiter. Where they come this fast, pressure is cheaper.
@@ -199,7 +141,11 @@ bool Dispatcher::crowded() noexcept {
 
 void Dispatcher::look() {
     const bool wake = std::exchange(wake_, false);
-    if (listen_queue() + handoff_.waiting() == 0) {
+    const std::uint64_t waiting = listen_queue() + handoff_.waiting();
+    const auto now = std::chrono::steady_clock::now();
+    watch_.sample(readings_, now);
+    if (waiting == 0) {
+        watch_.judged(false, 0, now);
         (void)carry_out({});
         return;
     }
@@ -214,6 +160,7 @@ void Dispatcher::look() {
         const std::uint64_t queued = listen_queue();
         const std::uint64_t handed = handoff_.waiting();
         Decision decision = decide({views_, queued, handed});
+        const bool in_vain = decision.mark == Waiting::pressure;
         if (rushed && decision.mark == Waiting::attention) {
             decision.mark = Waiting::pressure;
         }
@@ -221,6 +168,7 @@ void Dispatcher::look() {
             wake_free(queued + handed);
         }
         if (carry_out(decision)) {
+            watch_.judged(in_vain, queued + handed, now);
             return;
         }
     }
@@ -230,7 +178,9 @@ void Dispatcher::look() {
 void Dispatcher::wake_free(std::uint64_t waiters) {
     std::vector<std::uint32_t> free;
     for (std::uint32_t slot = 0; slot < views_.size(); ++slot) {
-        if (views_[slot].state == ChildState::free) {
+        if (views_[slot].state == ChildState::free && views_[slot].reserved) {
+            ring(pool_.at(slot));  // takes from the listen queues only: counts for none of the others
+        } else if (views_[slot].state == ChildState::free) {
             free.push_back(slot);
         }
     }
@@ -242,24 +192,12 @@ void Dispatcher::wake_free(std::uint64_t waiters) {
 
 std::uint64_t Dispatcher::listen_queue() noexcept {
     std::uint64_t sum = 0;
-    for (QueueDepth& depth : depths_) {
-        if (const auto reading = depth.read()) {
-            sum += reading->waiting;
-        }
+    for (std::size_t i = 0; i < depths_.size(); ++i) {
+        readings_[i] = depths_[i].read().value_or(QueueDepth::Reading{});
+        sum += readings_[i].waiting;
     }
     longest_queue_ = std::max(longest_queue_, sum);
     return sum;
-}
-
-std::vector<QueueDepth::Reading> Dispatcher::queues() {
-    std::vector<QueueDepth::Reading> readings;
-    std::ranges::transform(depths_, std::back_inserter(readings),
-                           [](QueueDepth& depth) { return depth.read().value_or(QueueDepth::Reading{}); });
-    const auto sum =
-        std::transform_reduce(readings.begin(), readings.end(), std::uint64_t{0}, std::plus<>{},
-                              [](const auto& reading) { return std::uint64_t{reading.waiting}; });
-    longest_queue_ = std::max(longest_queue_, sum);
-    return readings;
 }
 
 void Dispatcher::view_children() {
@@ -274,6 +212,7 @@ void Dispatcher::view_children() {
         // The slot is the child's to write: a value that is none is a child of which nothing can be expected.
         views_[i].state = state <= children::last_child_state ? ChildState{state} : ChildState::busy;
         views_[i].since_ns = slot.since_ns.load(std::memory_order_relaxed);
+        views_[i].reserved = pool_.at(i).reserved;
     }
 }
 
@@ -349,43 +288,6 @@ void Dispatcher::child_is_watching() {
     if (watching_) {
         unwatch_listeners();
         watch_listeners();
-    }
-}
-
-bool Dispatcher::drained() const noexcept {
-    return draining_ && !handoff_.backed_up() &&
-           (leaving_.size() == 0 || children::monotonic_ns() - draining_since_ns_ > farewell_ns);
-}
-
-void Dispatcher::begin_drain() {
-    draining_ = true;
-    draining_since_ns_ = children::monotonic_ns();
-    close_silent();
-    look_ = true;
-}
-
-void Dispatcher::close_silent() {
-    while (children::UniqueFd asked = lot_.dismiss_silent(children::monotonic_ns())) {
-        hand_over(std::move(asked));
-    }
-}
-
-void Dispatcher::part_with(children::UniqueFd connection) {
-    if (protocol_ == protocol::Protocol::lsapi && children::announce_close(connection.get())) {
-        see_off(std::move(connection));
-    }
-}
-
-void Dispatcher::see_off(children::UniqueFd connection) {
-    // Comes back only if it can't be watched.
-    if (children::UniqueFd unwatched = leaving_.park(std::move(connection))) {
-        hand_over(std::move(unwatched));
-    }
-}
-
-void Dispatcher::close_overdue() {
-    while (children::UniqueFd asked = leaving_.dismiss_silent(children::monotonic_ns() - farewell_ns)) {
-        hand_over(std::move(asked));
     }
 }
 

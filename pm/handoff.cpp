@@ -14,6 +14,7 @@
 
 #include "children/clock.h"
 #include "children/fd_batch.h"
+#include "children/fd_passing.h"
 #include "children/zygote_protocol.h"
 
 namespace cede::pm {
@@ -48,7 +49,11 @@ void Handoff::push(children::UniqueFd connection) {
 }
 
 void Handoff::push(children::UniqueFd connection, std::uint64_t since_ns) {
-    queue_.push_back({std::move(connection), since_ns});
+    // Nearly all have only begun to wait.
+    const auto place = queue_.empty() || queue_.back().since_ns <= since_ns
+                           ? queue_.end()
+                           : std::ranges::upper_bound(queue_, since_ns, {}, &Ready::since_ns);
+    queue_.insert(place, {std::move(connection), since_ns});
 }
 
 std::vector<Held> Handoff::list() const {
@@ -59,21 +64,84 @@ std::vector<Held> Handoff::list() const {
     return all;
 }
 
+void Handoff::set_order(bool newest_first, std::size_t most_in_kernel) noexcept {
+    newest_first_ = newest_first;
+    most_in_kernel_ = most_in_kernel;
+}
+
+void Handoff::remember(bool whether) noexcept {
+    remember_ = whether;
+    handed_.clear();
+}
+
 void Handoff::pump() noexcept {
     while (!queue_.empty()) {
+        std::size_t count = std::min(queue_.size(), children::fd_batch_size);
+        if (most_in_kernel_ != std::numeric_limits<std::size_t>::max()) {
+            const std::size_t there = in_kernel();
+            count = std::min(count, most_in_kernel_ > there ? most_in_kernel_ - there : 0);
+            if (count == 0) {
+                return;
+            }
+        }
         std::array<children::Handoff, children::fd_batch_size> messages;
         std::array<children::OutgoingFd, children::fd_batch_size> batch;
-        const std::size_t count = std::min(queue_.size(), children::fd_batch_size);
         for (std::size_t i = 0; i < count; ++i) {
-            messages[i].readable_since_ns = queue_[i].since_ns;
-            batch[i] = {&messages[i], sizeof messages[i], queue_[i].connection.get()};
+            const Ready& ready = queue_[newest_first_ ? queue_.size() - 1 - i : i];
+            messages[i].readable_since_ns = ready.since_ns;
+            batch[i] = {&messages[i], sizeof messages[i], ready.connection.get()};
         }
         const std::size_t sent = children::send_batch(ours_.get(), std::span{batch}.first(count));
-        queue_.erase(queue_.begin(), queue_.begin() + static_cast<std::ptrdiff_t>(sent));
+        for (std::size_t i = 0; remember_ && i < sent; ++i) {
+            handed_.push_back(messages[i].readable_since_ns);
+        }
+        const auto gone = static_cast<std::ptrdiff_t>(sent);
+        newest_first_ ? queue_.erase(queue_.end() - gone, queue_.end())
+                      : queue_.erase(queue_.begin(), queue_.begin() + gone);
         if (sent < count) {
-            return;
+            break;
         }
     }
+    constexpr std::size_t many = 1024;
+    if (handed_.size() > many) {
+        prune();
+    }
+}
+
+// Children take from the front.
+void Handoff::prune() noexcept {
+    const std::size_t there = in_kernel();
+    if (handed_.size() > there) {
+        handed_.erase(handed_.begin(), handed_.end() - static_cast<std::ptrdiff_t>(there));
+    }
+    // Who was there before we began to remember, or before an upgrade, waits at least since now.
+    while (handed_.size() < there) {
+        handed_.push_front(handed_.empty() ? children::monotonic_ns() : handed_.front());
+    }
+}
+
+std::size_t Handoff::take_back(std::uint64_t before_ns) {
+    if (handed_.empty() && in_kernel() == 0) {
+        return 0;
+    }
+    prune();
+    const auto last = std::find_if(handed_.rbegin(), handed_.rend(),
+                                   [&](std::uint64_t since) { return since < before_ns; });
+    const auto wanted = static_cast<std::size_t>(handed_.rend() - last);
+    std::size_t taken = 0;
+    for (std::size_t i = 0; i < wanted; ++i) {
+        children::Handoff message;
+        const auto received = children::receive_message(theirs_.get(), &message, sizeof message, false);
+        if (received.kind != children::Received::Kind::message) {
+            break;
+        }
+        handed_.pop_front();
+        if (received.fd >= 0) {
+            push(children::UniqueFd{received.fd}, message.readable_since_ns);
+            ++taken;
+        }
+    }
+    return taken;
 }
 
 std::size_t Handoff::receive_parked(std::vector<Parked>& into) {
@@ -86,7 +154,7 @@ std::size_t Handoff::receive_parked(std::vector<Parked>& into) {
         for (children::IncomingFd& message : messages) {
             children::ChildReport report;
             std::memcpy(&report, message.data.data(), sizeof report);
-            into.push_back({std::move(message.fd), report.says == children::ChildSays::see_off});
+            into.push_back({std::move(message.fd), report.says, report.fresh != 0});
         }
     } while (received == children::fd_batch_size);
     return into.size();
@@ -101,12 +169,16 @@ bool Handoff::rest_until_low(std::chrono::milliseconds longest) noexcept {
 }
 
 std::size_t Handoff::waiting() const noexcept {
+    return queue_.size() + in_kernel();
+}
+
+std::size_t Handoff::in_kernel() const noexcept {
     int bytes = 0;
     // unix(7), SIOCINQ on SOCK_SEQPACKET: the bytes of all messages in the queue.
     if (ioctl(theirs_.get(), FIONREAD, &bytes) != 0) {
         bytes = 0;
     }
-    return queue_.size() + static_cast<std::size_t>(bytes) / sizeof(children::Handoff);
+    return static_cast<std::size_t>(bytes) / sizeof(children::Handoff);
 }
 
 }  // namespace cede::pm

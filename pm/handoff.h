@@ -5,9 +5,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <vector>
 
 #include "children/unique_fd.h"
+#include "children/zygote_protocol.h"
 #include "pm/parking_lot.h"
 #include "pm/poller.h"
 
@@ -33,8 +35,26 @@ class Handoff {
     void push(children::UniqueFd connection, std::uint64_t since_ns);
     // Those in here, not in the kernel, in order.
     [[nodiscard]] std::vector<Held> list() const;
-    // Moves on as many as the kernel takes. Also for each event of kind `handoff`.
+    // Moves on as many as the kernel takes, or as set_order() allows. Also for each event of kind `handoff`.
     void pump() noexcept;
+
+    struct Ready {
+        children::UniqueFd connection;
+        std::uint64_t since_ns = 0;
+    };
+    // The same ones, the longest-waiting in front; whoever changes it keeps it so.
+    [[nodiscard]] std::deque<Ready>& queue() noexcept { return queue_; }
+
+    // From now on, which end is moved on first, and how many are in the kernel at the most.
+    void set_order(bool newest_first, std::size_t most_in_kernel) noexcept;
+
+    // From now on it is known since when those in the kernel have waited, so that they can be taken back.
+    // Costs a system call now and then.
+    void remember(bool whether) noexcept;
+    // Takes back who is in the kernel and has waited since before this time, and who stands in front of them.
+    // Children take meanwhile: whoever gets a message has the connection. Those that were taken back stand in
+    // the queue again. Returns how many they are.
+    std::size_t take_back(std::uint64_t before_ns);
     [[nodiscard]] std::size_t queued() const noexcept { return queue_.size(); }
     [[nodiscard]] bool backed_up() const noexcept { return !queue_.empty(); }
 
@@ -43,7 +63,8 @@ class Handoff {
 
     struct Parked {
         children::UniqueFd connection;
-        bool seen_off = false;  // its peer has been told to close it
+        children::ChildSays how = children::ChildSays::park;  // or park_partial, or see_off
+        bool fresh = false;                                   // nothing has ever been asked on it
     };
     // Appends all connections that children have given up. Returns the size of `into`.
     std::size_t receive_parked(std::vector<Parked>& into);
@@ -57,14 +78,17 @@ class Handoff {
     [[nodiscard]] int sender() const noexcept { return ours_.get(); }
 
   private:
-    struct Ready {
-        children::UniqueFd connection;
-        std::uint64_t since_ns = 0;
-    };
+    void prune() noexcept;
+    [[nodiscard]] std::size_t in_kernel() const noexcept;
 
     children::UniqueFd ours_;
     children::UniqueFd theirs_;
     std::deque<Ready> queue_;
+    std::deque<std::uint64_t>
+        handed_;  // since when those in the kernel have waited, in order; some have left
+    std::size_t most_in_kernel_ = std::numeric_limits<std::size_t>::max();
+    bool newest_first_ = false;
+    bool remember_ = false;
 };
 
 }  // namespace cede::pm

@@ -26,8 +26,8 @@ BOOST_DESCRIBE_STRUCT(Handover::Socket, (),
                       (fd, kind, name, created, access, path, device, inode, backlog_asked, backlog_granted,
                        nonblocking_before))
 BOOST_DESCRIBE_STRUCT(Handover::Child, (),
-                      (slot, pid, channel, ready, leaving, outdated, generation, chance, ordered_at, ready_at,
-                       leaving_since))
+                      (slot, pid, channel, ready, leaving, outdated, reserved, generation, chance, ordered_at,
+                       ready_at, leaving_since))
 BOOST_DESCRIBE_STRUCT(Handover::Zygote, (), (pid, channel, generation, protocol, started_at))
 BOOST_DESCRIBE_STRUCT(Held, (), (fd, since_ns))
 BOOST_DESCRIBE_STRUCT(Handover::Setting, (), (name, value))
@@ -37,7 +37,7 @@ BOOST_DESCRIBE_STRUCT(Handover, (),
                       (format, scoreboard_version, protocol_version, born, supervisor, version, executed,
                        arguments, executable, files_soft, files_hard, settings, command, slots, listeners,
                        scoreboard, handoff_ours, handoff_theirs, parent, client, control, totals, generation,
-                       zygote, children, outputs, parked, leaving, queued))
+                       zygote, children, outputs, parked, fresh, partial, leaving, lingering, queued))
 
 namespace {
 
@@ -169,7 +169,8 @@ std::vector<int> descriptors_of(const Handover& handover) {
     for (const auto& output : handover.outputs) {
         all.push_back(output.fd);
     }
-    for (const auto* connections : {&handover.parked, &handover.leaving, &handover.queued}) {
+    for (const auto* connections : {&handover.parked, &handover.fresh, &handover.partial, &handover.leaving,
+                                    &handover.lingering, &handover.queued}) {
         for (const auto& connection : *connections) {
             all.push_back(connection.fd);
         }

@@ -40,6 +40,7 @@ struct Handover {
         std::int64_t ordered_at = 0;
         std::int64_t ready_at = 0;
         std::int64_t leaving_since = 0;
+        bool reserved = false;
     };
     struct Zygote {
         pid_t pid = 0;
@@ -94,10 +95,13 @@ struct Handover {
     std::vector<Child> children;
     std::vector<Output> outputs;
     std::vector<Held> parked;
+    std::vector<Held> fresh;
+    std::vector<Held> partial;
     std::vector<Held> leaving;
+    std::vector<Held> lingering;
     std::vector<Held> queued;
 
-    static constexpr std::uint32_t current_format = 1;
+    static constexpr std::uint32_t current_format = 2;
 };
 
 // A sealed file in memory (memfd_create(2)) that holds it. The error is an errno.

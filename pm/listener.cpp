@@ -2,9 +2,10 @@
 #include "pm/listener.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <charconv>
 #include <fcntl.h>
-#include <fstream>
 #include <grp.h>
 #include <optional>
 #include <pwd.h>
@@ -35,9 +36,8 @@ int granted_backlog(int fd, int asked) {
     if (const auto reading = QueueDepth::best_for(fd).read(); reading && reading->backlog) {
         return static_cast<int>(std::min(*reading->backlog, 0x7fffffffU));
     }
-    int most = asked;
-    std::ifstream{"/proc/sys/net/core/somaxconn"} >> most;
-    return most > 0 ? std::min(asked, most) : asked;
+    const auto most = most_granted();
+    return most && static_cast<int>(*most) > 0 ? std::min(asked, static_cast<int>(*most)) : asked;
 }
 
 std::string bound_name(int fd) {
@@ -244,11 +244,22 @@ void Listener::remove_socket_file() noexcept {
     }
 }
 
-void Listener::set_backlog(int asked) noexcept {
-    if (created && asked != backlog_asked && ::listen(fd.get(), asked) == 0) {
+void Listener::set_backlog(int asked, Whose whose) noexcept {
+    if ((created || whose == Whose::anybodys) && asked != backlog_asked && ::listen(fd.get(), asked) == 0) {
         backlog_asked = asked;
         backlog_granted = granted_backlog(fd.get(), asked);
     }
+}
+
+std::optional<unsigned> most_granted() noexcept {
+    std::array<char, 32> text{};
+    const UniqueFd file{::open("/proc/sys/net/core/somaxconn", O_RDONLY | O_CLOEXEC)};
+    const ssize_t size = file ? ::read(file.get(), text.data(), text.size()) : -1;
+    unsigned most = 0;
+    if (size <= 0 || std::from_chars(text.data(), text.data() + size, most).ec != std::errc{}) {
+        return std::nullopt;
+    }
+    return most;
 }
 
 void Listener::restore_flags() noexcept {

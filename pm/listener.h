@@ -2,6 +2,7 @@
 #pragma once
 
 #include <expected>
+#include <optional>
 #include <string>
 #include <sys/types.h>
 #include <vector>
@@ -34,13 +35,18 @@ struct Listener {
     // Removes the socket file unless it is inherited, gone, or by now another instance's. Never fails loudly.
     void remove_socket_file() noexcept;
 
-    // listen(2) once more; what was granted is read back. Inherited sockets are left alone.
-    void set_backlog(int asked) noexcept;
+    // listen(2) once more; what was granted is read back. Inherited sockets are left alone, unless who wants
+    // it has said so (`--backlog auto`): any process that has one may do that (listen(2)).
+    enum class Whose { ours, anybodys };
+    void set_backlog(int asked, Whose whose = Whose::ours) noexcept;
 
     // Gives an inherited socket back as it came: O_NONBLOCK lives in the open file description that the one
     // who handed it over still uses (fcntl(2)).
     void restore_flags() noexcept;
 };
+
+// net.core.somaxconn, the most that the kernel grants; nothing if it can't be read.
+[[nodiscard]] std::optional<unsigned> most_granted() noexcept;
 
 struct OpenedListeners {
     std::vector<Listener> listeners;    // at least one

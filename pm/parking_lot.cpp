@@ -45,9 +45,10 @@ children::UniqueFd ParkingLot::park(children::UniqueFd connection, std::uint64_t
     place.next = none;
     (newest_ == none ? oldest_ : places_[newest_].next) = index;
     newest_ = index;
-    if (++size_ <= capacity_) {
-        return {};
-    }
+    return ++size_ > capacity_ ? dismiss_longest() : children::UniqueFd{};
+}
+
+children::UniqueFd ParkingLot::dismiss_longest() {
     children::UniqueFd longest = leave(oldest_);
     if (has_data(longest.get())) {
         return longest;

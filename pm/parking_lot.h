@@ -47,6 +47,9 @@ class ParkingLot {
     // has gone is closed; an event for somebody who has left is nothing.
     [[nodiscard]] children::UniqueFd on_event(const Poller::Event& event) noexcept;
 
+    // Dismisses who has been here longest; there is one. Returns it if it has something to read.
+    [[nodiscard]] children::UniqueFd dismiss_longest();
+
     // Dismisses all that were parked before this time (CLOCK_MONOTONIC) and have nothing to read. Those that
     // have come out, one a call, until there is none.
     [[nodiscard]] children::UniqueFd dismiss_silent(std::uint64_t parked_before_ns);

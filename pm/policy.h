@@ -14,6 +14,7 @@ namespace cede::pm {
 struct ChildView {
     children::ChildState state = children::ChildState::empty;
     std::uint64_t since_ns = 0;  // of the latest move to free or idle
+    bool reserved = false;       // takes from the listen queues only
 };
 
 struct Snapshot {
@@ -28,8 +29,8 @@ struct Decision {
 };
 
 // For every waiter that no free child and no child already giving up will take, the longest-idle child gives
-// up. Where idle children do not suffice, the mark is `pressure`; where everybody is provided for,
-// `attention`.
+// up. A reserved one can do so only for those in the listen queues. Where idle children do not suffice, the
+// mark is `pressure`; where everybody is provided for, `attention`.
 [[nodiscard]] Decision decide(const Snapshot& snapshot);
 
 }  // namespace cede::pm

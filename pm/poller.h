@@ -15,7 +15,18 @@ namespace cede::pm {
 // (docs/design/0002-two-epolls.md).
 class Poller {
   public:
-    enum class Kind : std::uint8_t { listener, zygote, child, parked, leaving, handoff, output };
+    enum class Kind : std::uint8_t {
+        listener,
+        zygote,
+        child,
+        parked,
+        fresh,
+        partial,
+        leaving,
+        lingering,
+        handoff,
+        output
+    };
 
     // Names a descriptor in an event. `age` tells a new user of an index from an old one within a batch.
     struct Tag {

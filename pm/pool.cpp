@@ -47,6 +47,11 @@ std::uint32_t Pool::count_ready() const noexcept {
     return static_cast<std::uint32_t>(std::ranges::count(children_, true, &Child::ready));
 }
 
+std::uint32_t Pool::count_reserved() const noexcept {
+    return static_cast<std::uint32_t>(std::ranges::count_if(
+        children_, [](const Child& child) { return child.reserved && !child.outdated && !child.leaving; }));
+}
+
 std::uint32_t Pool::count_present() const noexcept {
     return static_cast<std::uint32_t>(std::ranges::count_if(
         children_, [](const Child& child) { return child.phase != Phase::vacant && !child.superseded(); }));

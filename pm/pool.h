@@ -33,6 +33,7 @@ class Pool {
         bool condemned = false;  // must not serve: its generation was given up
         bool killed = false;     // by us
         bool successor = false;  // ordered in place of an outdated one
+        bool reserved = false;   // for new connections only (--probe-reserve)
         std::uint16_t age = 0;
         std::uint32_t generation = 0;
         unsigned chance = 0;  // 0 to 99: how much earlier than others it is recycled
@@ -60,6 +61,8 @@ class Pool {
     [[nodiscard]] bool any_starting() const noexcept;
     [[nodiscard]] std::uint32_t count(Phase phase) const noexcept;
     [[nodiscard]] std::uint32_t count_ready() const noexcept;
+    // Of the running configuration, and not told to end.
+    [[nodiscard]] std::uint32_t count_reserved() const noexcept;
     [[nodiscard]] bool empty() const noexcept { return count(Phase::vacant) == size(); }
 
     // Slots with a process whose place nobody else has taken.

@@ -49,8 +49,15 @@ std::expected<Sizes, Error> sizes_of(const Config& config) {
     if (config.spawn == SpawnMode::exec) {
         sizes.most_starting = most_executed_at_once();
     }
+    sizes.reserved = config.probe_reserve;
+    if (config.probe_reserve >= config.children) {
+        return refuse(config, "probe-reserve",
+                      fmt::format("give less than {}, the number of children, or more --children: others "
+                                  "have to serve the rest",
+                                  config.children));
+    }
     if (config.pool_mode == PoolMode::ondemand) {
-        sizes.at_start = 0;
+        sizes.at_start = config.probe_reserve;
     }
     if (config.pool_mode != PoolMode::dynamic) {
         return sizes;
@@ -76,7 +83,17 @@ std::expected<Sizes, Error> sizes_of(const Config& config) {
             config, "start-servers",
             fmt::format("give {} (--min-spare) to {} (--max-spare)", sizes.least_spare, sizes.most_spare));
     }
+    sizes.at_start = std::min(sizes.at_start + sizes.reserved, sizes.most);
     return sizes;
+}
+
+std::expected<void, Error> check_waiting(const Config& config) {
+    if (config.overload != Overload::fifo && config.max_wait.count() == 0) {
+        return refuse(config, "overload",
+                      fmt::format("{} says something with --max-wait only; set that, or remove this",
+                                  config.overload == Overload::lifo ? "lifo" : "reject"));
+    }
+    return {};
 }
 
 }  // namespace cede::pm

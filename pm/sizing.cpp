@@ -27,7 +27,7 @@ unsigned Sizing::allowed_starts(Clock::time_point now) {
 }
 
 Sizing::Change Sizing::decide(const Headcount& count, Clock::time_point now) {
-    const unsigned present = count.starting + count.spare + count.busy;
+    const unsigned present = count.starting + count.spare + count.busy + count.reserved;
     const unsigned room = sizes_.most - std::min(sizes_.most, present + count.leaving);
     const unsigned places =
         std::min(room, sizes_.most_starting - std::min(sizes_.most_starting, count.starting));
@@ -40,7 +40,7 @@ Sizing::Change Sizing::decide(const Headcount& count, Clock::time_point now) {
     }
     const auto waiting = static_cast<unsigned>(
         std::min<std::uint64_t>(count.waiting, std::numeric_limits<unsigned>::max() / 4));
-    const unsigned demand = std::min(count.busy + waiting, sizes_.most);
+    const unsigned demand = std::min(count.busy + waiting + sizes_.reserved, sizes_.most);
     const unsigned needed = peak(demand, now);
     if (!begun_) {
         const unsigned missing =
@@ -66,7 +66,8 @@ Sizing::Change Sizing::decide(const Headcount& count, Clock::time_point now) {
 }
 
 Sizing::Clock::time_point Sizing::due(Clock::time_point now) const noexcept {
-    const bool may_shrink = present_ > (sizes_.mode == PoolMode::fixed ? sizes_.most : sizes_.least_spare);
+    const bool may_shrink =
+        present_ > (sizes_.mode == PoolMode::fixed ? sizes_.most : sizes_.least_spare + sizes_.reserved);
     return may_shrink ? now + sample_interval : Clock::time_point::max();
 }
 

@@ -23,15 +23,17 @@ struct Sizes {
     unsigned starts_a_second = 32;             // of spare ones
     std::chrono::milliseconds window{10'000};  // how long what was needed is remembered
     unsigned most_starting = 32;               // at once
+    unsigned reserved = 0;                     // kept besides all others
 };
 
 // Who is there. A connected child that has nothing to do is spare as a free one is: it gives its connection
 // up when somebody waits. A parked connection is no child's business.
 struct Headcount {
     unsigned starting = 0;
-    unsigned spare = 0;    // free, idle, or giving up
-    unsigned busy = 0;     // everything else that serves
-    unsigned leaving = 0;  // told to end: serves nobody, still takes its place
+    unsigned spare = 0;     // free, idle, or giving up
+    unsigned busy = 0;      // everything else that serves
+    unsigned leaving = 0;   // told to end: serves nobody, still takes its place
+    unsigned reserved = 0;  // for new connections only, whatever they do: none of spare and busy
     std::uint64_t waiting = 0;
 };
 

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <utility>
 
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
@@ -16,8 +18,12 @@ namespace {
 namespace json = boost::json;
 
 // Three digits behind the point are enough for a person, and for a graph.
+double thousandths(double number) {
+    return std::round(number * 1000) / 1000;
+}
+
 double seconds(Status::Seconds duration) {
-    return std::round(duration.count() * 1000) / 1000;
+    return thousandths(duration.count());
 }
 
 json::string text(std::string_view view) {
@@ -27,8 +33,12 @@ json::string text(std::string_view view) {
 json::array listeners_of(const Status& status) {
     json::array listeners;
     for (const Status::Listener& listener : status.listeners) {
-        listeners.emplace_back(json::object{
-            {"address", text(listener.address)}, {"queue", listener.queue}, {"backlog", listener.backlog}});
+        listeners.emplace_back(json::object{{"address", text(listener.address)},
+                                            {"queue", listener.queue},
+                                            {"backlog", listener.backlog},
+                                            {"backlog_asked", listener.backlog_asked},
+                                            {"full_s", seconds(listener.full)},
+                                            {"times_full", listener.times_full}});
     }
     return listeners;
 }
@@ -67,6 +77,47 @@ json::array processes_of(const Status& status) {
     return processes;
 }
 
+// As Prometheus has its histograms: each bucket counts those of all before it, too.
+json::object waits_of(const Counts& counts) {
+    json::array buckets;
+    std::uint64_t sum = 0;
+    constexpr double milliseconds = 1000;
+    for (std::size_t i = 0; i < counts.waits.size(); ++i) {
+        sum += counts.waits[i];
+        json::value le{"+Inf"};
+        if (i < std::size(children::wait_bounds_ms)) {
+            le = children::wait_bounds_ms[i] / milliseconds;
+        }
+        buckets.emplace_back(json::object{{"le", std::move(le)}, {"count", sum}});
+    }
+    return {{"buckets", std::move(buckets)},
+            {"count", sum},
+            {"sum_s", seconds(std::chrono::duration<double, std::micro>{counts.waited_us})},
+            {"longest_s", seconds(std::chrono::duration<double, std::micro>{counts.longest_wait_us})}};
+}
+
+json::value recent_of(const Status& status) {
+    if (!status.recent) {
+        return nullptr;
+    }
+    return json::object{{"requests", thousandths(status.recent->requests_a_second)},
+                        {"waited_share", thousandths(status.recent->waited_share)},
+                        {"mean_wait_s", seconds(status.recent->mean_wait)},
+                        {"longest_wait_s", seconds(status.recent->longest_wait)}};
+}
+
+json::object saturation_of(const Status::Saturation& saturation) {
+    json::object object{{"now", saturation.since.has_value()},
+                        {"total_s", seconds(saturation.lasted)},
+                        {"times", saturation.times},
+                        {"requests", saturation.requests},
+                        {"moments", saturation.moments}};
+    if (saturation.since) {
+        object["since_s"] = seconds(*saturation.since);
+    }
+    return object;
+}
+
 json::object totals_of(const Status& status) {
     const Counts& counts = status.totals;
     return {{"requests", counts.requests},
@@ -76,6 +127,13 @@ json::object totals_of(const Status& status) {
             {"closed", counts.closed},
             {"refused", counts.refused},
             {"timed_out", counts.timed_out},
+            {"begun", counts.begun},
+            {"abandoned", counts.abandoned},
+            {"overdue", counts.overdue},
+            {"pings", counts.pings},
+            {"bodies_timed_out", counts.bodies_timed_out},
+            {"writes_timed_out", counts.writes_timed_out},
+            {"busy_s", seconds(std::chrono::duration<double, std::micro>{counts.busy_us})},
             {"children_started", status.events.started},
             {"children_ended", status.events.ended},
             {"children_killed", status.events.killed},
@@ -117,25 +175,31 @@ std::string status_json(const Status& status) {
     for (const Status::Listener& listener : status.listeners) {
         queued += listener.queue;
     }
-    const json::object object{
-        {"version", text(status.version)},
-        {"pid", status.pid},
-        {"title", text(status.title)},
-        {"state", text(status.course)},
-        {"uptime_s", seconds(status.uptime)},
-        {"generation", status.generation},
-        {"protocol", text(status.protocol)},
-        {"pm", text(status.pool_mode)},
-        {"listeners", listeners_of(status)},
-        {"children", children_of(status)},
-        {"waiting", json::object{{"queued", queued},
-                                 {"longest", status.events.longest_queue},
-                                 {"handed", status.handed},
-                                 {"mark", text(status.pressure)}}},
-        {"connections", json::object{{"parked", status.parked}, {"leaving", status.leaving}}},
-        {"totals", totals_of(status)},
-        {"last_reload", reload_of(status)},
-        {"processes", processes_of(status)}};
+    json::object object{{"version", text(status.version)},
+                        {"pid", status.pid},
+                        {"title", text(status.title)},
+                        {"state", text(status.course)},
+                        {"uptime_s", seconds(status.uptime)},
+                        {"generation", status.generation},
+                        {"protocol", text(status.protocol)},
+                        {"pm", text(status.pool_mode)},
+                        {"listeners", listeners_of(status)},
+                        {"children", children_of(status)},
+                        {"waiting", json::object{{"queued", queued},
+                                                 {"longest", status.events.longest_queue},
+                                                 {"oldest_s", seconds(status.oldest)},
+                                                 {"handed", status.handed},
+                                                 {"mark", text(status.pressure)}}},
+                        {"waits", waits_of(status.totals)},
+                        {"last_second", recent_of(status)},
+                        {"saturation", saturation_of(status.saturation)},
+                        {"connections", json::object{{"parked", status.parked}, {"leaving", status.leaving}}},
+                        {"totals", totals_of(status)},
+                        {"last_reload", reload_of(status)},
+                        {"processes", processes_of(status)}};
+    if (status.backlog_auto) {
+        object["capacity"] = status.capacity ? json::value{thousandths(*status.capacity)} : nullptr;
+    }
     return json::serialize(object);
 }
 

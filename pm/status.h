@@ -10,6 +10,7 @@
 #include <sys/types.h>
 #include <vector>
 
+#include "pm/pace.h"
 #include "pm/totals.h"
 
 namespace cede::pm {
@@ -22,7 +23,17 @@ struct Status {
     struct Listener {
         std::string address;
         std::uint64_t queue = 0;
-        std::uint64_t backlog = 0;
+        std::uint64_t backlog = 0;  // as granted
+        std::uint64_t backlog_asked = 0;
+        Seconds full{};  // for how long its queue was, since this program was started
+        std::uint64_t times_full = 0;
+    };
+    struct Saturation {
+        std::optional<Seconds> since;  // so long ago requests began to wait, and they do still
+        Seconds lasted{};              // in all
+        std::uint64_t times = 0;
+        std::uint64_t requests = 0;  // that had to wait
+        std::uint64_t moments = 0;   // shorter than an event
     };
     struct Child {
         std::uint32_t slot = 0;
@@ -59,6 +70,11 @@ struct Status {
     std::string_view pressure;  // nobody, attention, pressure: what the children are told of waiters
     std::uint64_t parked = 0;
     std::uint64_t leaving = 0;  // connections whose peers were told to close them
+    Seconds oldest{};           // for so long who is first in the listen queues has waited
+    Saturation saturation;
+    std::optional<Pace::Recent> recent;
+    bool backlog_auto = false;
+    std::optional<double> capacity;  // requests a second, where the backlog depends on it
 
     Counts totals;
     Totals::Events events;

@@ -92,8 +92,14 @@ std::string listening(const json::object& status) {
     for (const json::value& value : array_in(status, "listeners")) {
         if (value.is_object()) {
             const json::object& listener = value.get_object();
-            lines += fmt::format("  listening    {}, {} of {} in its queue\n", text_in(listener, "address"),
+            lines += fmt::format("  listening    {}, {} of {} in its queue", text_in(listener, "address"),
                                  number_in(listener, "queue"), number_in(listener, "backlog"));
+            if (number_in(listener, "times_full") > 0) {
+                lines += fmt::format(", was full {} for {}",
+                                     counted(number_in(listener, "times_full"), "time", "times"),
+                                     duration_in(listener, "full_s"));
+            }
+            lines += '\n';
         }
     }
     return lines;
@@ -132,6 +138,67 @@ std::string connections(const json::object& status) {
         number_in(connections, "leaving") > 0
             ? fmt::format(", {} being closed", number_in(connections, "leaving"))
             : "");
+}
+
+// "0.004s", for what is mostly short.
+std::string brief_in(const json::object& object, json::string_view key) {
+    const double seconds = real_in(object, key);
+    constexpr double minute = 60;
+    return seconds >= 0 && seconds < minute ? fmt::format("{:.3f}s", seconds) : duration_in(object, key);
+}
+
+// The counts of each bucket for itself, those without any left out.
+std::string histogram(const json::object& waits) {
+    std::string line;
+    std::uint64_t before = 0;
+    for (const json::value& value : array_in(waits, "buckets")) {
+        if (!value.is_object()) {
+            continue;
+        }
+        const json::object& bucket = value.get_object();
+        const std::uint64_t sum = number_in(bucket, "count");
+        const double le = real_in(bucket, "le");
+        if (sum > before) {
+            line += fmt::format("{}{} {}", line.empty() ? "" : ", ", sum - before,
+                                le < 0 ? std::string{"longer"} : fmt::format("up to {:g}s", le));
+        }
+        before = std::max(before, sum);
+    }
+    return line;
+}
+
+std::string waits(const json::object& status) {
+    std::string lines;
+    const json::object& recent = object_in(status, "last_second");
+    if (!recent.empty()) {
+        constexpr double percent = 100;
+        lines +=
+            fmt::format("  last second  {:.1f} requests, {:.0f}% waited; {} on average, {} at the longest\n",
+                        std::max(0.0, real_in(recent, "requests")),
+                        percent * std::clamp(real_in(recent, "waited_share"), 0.0, 1.0),
+                        brief_in(recent, "mean_wait_s"), brief_in(recent, "longest_wait_s"));
+    }
+    const json::object& waits = object_in(status, "waits");
+    if (const std::string line = histogram(waits); !line.empty()) {
+        lines += fmt::format("  waited       {}; {} at the longest\n", line, brief_in(waits, "longest_s"));
+    }
+    const json::object& saturation = object_in(status, "saturation");
+    if (number_in(saturation, "times") > 0) {
+        lines += fmt::format(
+            "  saturated    {}, for {}: {} had to wait{}\n",
+            counted(number_in(saturation, "times"), "time", "times"), duration_in(saturation, "total_s"),
+            counted(number_in(saturation, "requests"), "request", "requests"),
+            saturation.contains("since_s") ? "; now, since " + duration_in(saturation, "since_s") : "");
+    }
+    const json::object& totals = object_in(status, "totals");
+    const auto of = [&totals](json::string_view key) { return number_in(totals, key); };
+    if (of("abandoned") + of("overdue") + of("bodies_timed_out") + of("writes_timed_out") > 0) {
+        lines += fmt::format(
+            "  not served   {} left while they waited, {} waited too long, {} sent too "
+            "slowly, {} did not read\n",
+            of("abandoned"), of("overdue"), of("bodies_timed_out"), of("writes_timed_out"));
+    }
+    return lines;
 }
 
 std::string totals(const json::object& status) {
@@ -204,8 +271,8 @@ std::expected<std::string, std::string> status_text(std::string_view json_text) 
         return std::unexpected{"the answer is no JSON object"};
     }
     const json::object& status = value.get_object();
-    return head(status) + listening(status) + children(status) + connections(status) + totals(status) +
-           processes(status);
+    return head(status) + listening(status) + children(status) + connections(status) + waits(status) +
+           totals(status) + processes(status);
 }
 
 }  // namespace cede::pm

@@ -78,6 +78,9 @@ void Supervisor::publish_settings() {
     control.slots_used = pool_.size();
     dispatcher_.set_give_up_by(config_.give_up == GiveUp::park ? children::GiveUpBy::parking
                                                                : children::GiveUpBy::closing);
+    dispatcher_.set_patience({{config_.max_wait, config_.overload, config_.run_abandoned, config_.ping_path},
+                              {config_.read_timeout, config_.body_timeout},
+                              config_.first_byte_timeout});
 }
 
 int Supervisor::run() {
@@ -204,6 +207,7 @@ void Supervisor::arm_timer() {
     consider(overtime_.due());
     consider(service_manager_.due());
     consider(output_.due());
+    consider(queue_due());
     if (log_waits()) {
         consider(now + slow_reader_interval);
     }
@@ -262,6 +266,7 @@ void Supervisor::on_timer() {
         memory_events_.tick();
     }
     dispatcher_.check();
+    tend_queue(Clock::now());
     end_overlong(now);
     end_drain_if_empty();
     if (ending() && now >= stop_deadline_) {

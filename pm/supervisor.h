@@ -30,10 +30,12 @@
 #include "pm/listener.h"
 #include "pm/memory_events.h"
 #include "pm/overtime.h"
+#include "pm/pace.h"
 #include "pm/poller.h"
 #include "pm/pool.h"
 #include "pm/refusals.h"
 #include "pm/respawn.h"
+#include "pm/saturation.h"
 #include "pm/service_manager.h"
 #include "pm/sizing.h"
 #include "pm/standstill.h"
@@ -225,6 +227,15 @@ class Supervisor {
     [[nodiscard]] Outcome reopen_on_command();
     [[nodiscard]] Totals totals_now() const;
     void count_last(std::uint32_t slot, int wait_status);
+
+    // Those who wait (supervisor_queue.cpp).
+    void tend_queue(Clock::time_point now);
+    [[nodiscard]] Clock::time_point queue_due() const noexcept;
+    [[nodiscard]] Saturation::Why why_in_vain() const noexcept;
+    void tell_fullness(Clock::time_point now);
+    void count_all();
+    void fit_backlog();
+    void describe_queue(Status& status);
     void end_control() noexcept;
 
     Config config_;
@@ -285,6 +296,9 @@ class Supervisor {
     Clock::time_point stop_deadline_{};
     int exit_status_ = 0;
     Totals totals_;
+    Pace pace_;
+    Clock::time_point counted_at_{};
+    std::optional<unsigned> backlog_cut_from_;  // by net.core.somaxconn, which was said
     Clock::time_point born_ = Clock::now();
     std::optional<Status::Reload> last_reload_;
     struct StopAsked {

@@ -98,6 +98,8 @@ Headcount Supervisor::count_heads() {
             ++count.starting;
         } else if (child.leaving || state == ChildState::exiting) {
             ++count.leaving;
+        } else if (child.reserved) {
+            ++count.reserved;
         } else if (state == ChildState::free || state == ChildState::idle || state == ChildState::giving_up) {
             ++count.spare;
         } else {
@@ -192,6 +194,10 @@ std::optional<std::uint32_t> Supervisor::order_child(ZygoteHost& zygote, const C
     constexpr unsigned chances = 100;
     const auto chance = static_cast<unsigned>(random_() % chances);
     scoreboard_.slot(slot).quota = quota_of(config.max_requests, config.recycling.jitter_percent, chance);
+    // The first ones of each generation; who takes the place of one that goes is one again.
+    const bool of_next = &zygote == next_zygote_.get();
+    const bool reserved = (of_next ? 0 : pool_.count_reserved()) < config.probe_reserve;
+    scoreboard_.slot(slot).reserved = reserved ? 1 : 0;
     put_text(scoreboard_.slot(slot).ping_path, config.ping_path);
     put_text(scoreboard_.slot(slot).queue_start, config.queue_start);
     const Poller::Tag tag{Poller::Kind::child, slot, pool_.at(slot).age};
@@ -205,6 +211,7 @@ std::optional<std::uint32_t> Supervisor::order_child(ZygoteHost& zygote, const C
     pool_.order(slot, zygote.generation(), std::move(ours), Clock::now());
     Pool::Child& child = pool_.at(slot);
     child.chance = chance;
+    child.reserved = reserved;
     child.pid = zygote.executed();
     if (child.pid > 0) {
         on_alive(slot);

@@ -47,11 +47,6 @@ std::string_view word_for(children::Waiting mark) noexcept {
     return {};
 }
 
-Counts counts_in(const children::Slot& slot) noexcept {
-    return {slot.requests.load(), slot.accepted.load(), slot.taken.load(),    slot.parked.load(),
-            slot.closed.load(),   slot.refused.load(),  slot.timed_out.load()};
-}
-
 // Slots are the children's to write: nonsense there is a wrong word here.
 std::string_view word_for(const Pool::Child& child, ChildState state) noexcept {
     if (child.phase == Pool::Phase::ordered) {
@@ -92,22 +87,16 @@ Status Supervisor::status() {
     if (config_.pool_mode == PoolMode::fixed) {
         status.wanted = config_.children;
     }
-    const auto queues = dispatcher_.queues();
-    for (std::size_t i = 0; i < queues.size(); ++i) {
-        const auto granted = static_cast<unsigned>(listeners_[i].backlog_granted);
-        status.listeners.push_back(
-            {listeners_[i].name, queues[i].waiting, queues[i].backlog.value_or(granted)});
-    }
+    count_all();
     for (std::uint32_t slot = 0; slot < pool_.size(); ++slot) {
         if (pool_.at(slot).phase != Pool::Phase::vacant) {
             status.children.push_back(status_of(slot));
         }
     }
-    status.handed = dispatcher_.handed_over();
     status.pressure = word_for(dispatcher_.mark());
-    status.parked = dispatcher_.lot().size();
+    status.parked = dispatcher_.parked();
     status.leaving = dispatcher_.being_closed();
-    status.totals = totals_.all();
+    describe_queue(status);
     status.events = totals_now().events;
     status.last_reload = last_reload_;
     return status;
@@ -125,7 +114,7 @@ Status::Child Supervisor::status_of(std::uint32_t slot) {
                         child.generation,
                         word_for(child, state),
                         child.leaving,
-                        totals_.look(slot, counts_in(books), age).requests,
+                        totals_.seen(slot).requests,
                         age,
                         {},
                         {}};
@@ -138,29 +127,12 @@ Status::Child Supervisor::status_of(std::uint32_t slot) {
     return shown;
 }
 
-// With what others count from the start of this program on.
-Totals Supervisor::totals_now() const {
-    Totals now = totals_;
-    now.events.give_ups_asked += dispatcher_.give_ups_asked();
-    now.events.closed_for_room += dispatcher_.lot().closed_for_room();
-    now.events.peers_gone += dispatcher_.lot().peers_gone();
-    now.events.lost_log_lines += lost_log_lines();
-    now.events.longest_queue = std::max(now.events.longest_queue, dispatcher_.longest_queue());
-    return now;
-}
-
-void Supervisor::count_last(std::uint32_t slot, int wait_status) {
-    totals_.end(slot, counts_in(scoreboard_.slot(slot)), Clock::now() - pool_.at(slot).ordered_at);
-    ++totals_.events.ended;
-    totals_.events.killed += WIFSIGNALED(wait_status) ? 1 : 0;
-}
-
 // For people, in one line.
 std::string Supervisor::summary() {
     const Headcount count = count_heads();
     return fmt::format(
         "generation {}: {} children busy, {} spare, {} starting; {} connections parked, {} waiting",
-        zygote_->generation(), count.busy, count.spare, count.starting, dispatcher_.lot().size(),
+        zygote_->generation(), count.busy, count.spare, count.starting, dispatcher_.parked(),
         dispatcher_.waiting());
 }
 

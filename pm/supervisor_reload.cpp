@@ -161,7 +161,9 @@ void Supervisor::take_over_config(Config config) {
     raise_open_files(config_);
     dispatcher_.set_room(room_within_limit(config_));
     for (Listener& listener : listeners_) {
-        listener.set_backlog(config_.backlog);
+        if (!config_.backlog_auto) {
+            listener.set_backlog(config_.backlog);
+        }
     }
     publish_settings();
 }

@@ -12,12 +12,14 @@ namespace cede::pm {
 
 using children::ChildState;
 
-// Who has had nothing to do for longest; with a connection only if there is nobody without.
+// Who has had nothing to do for longest; with a connection only if there is nobody without, and a reserved
+// one only if there is nobody else.
 void Supervisor::retire_spare(unsigned count) {
     if (count == 0) {
         return;
     }
     struct Candidate {
+        bool reserved;
         bool connected;
         std::uint64_t since_ns;
         std::uint32_t slot;
@@ -29,7 +31,7 @@ void Supervisor::retire_spare(unsigned count) {
         const children::Slot& books = scoreboard_.slot(slot);
         const ChildState state = books.state.load();
         if (child.phase == Pool::Phase::alive && child.ready && !child.leaving && has_time(state)) {
-            candidates.push_back({state == ChildState::idle, books.since_ns.load(), slot});
+            candidates.push_back({child.reserved, state == ChildState::idle, books.since_ns.load(), slot});
         }
     }
     std::ranges::sort(candidates);

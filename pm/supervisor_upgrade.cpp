@@ -178,7 +178,7 @@ Handover Supervisor::describe_all() const {
             handover.children.push_back({slot, child.pid, child.channel.get(), child.ready, child.leaving,
                                          child.outdated, child.generation, child.chance,
                                          nanoseconds(child.ordered_at), nanoseconds(child.ready_at),
-                                         nanoseconds(child.leaving_since)});
+                                         nanoseconds(child.leaving_since), child.reserved});
         }
     }
     for (const ChildOutput::Held& output : output_.held()) {
@@ -187,7 +187,10 @@ Handover Supervisor::describe_all() const {
     }
     Dispatcher::Holdings holdings = dispatcher_.holdings();
     handover.parked = std::move(holdings.parked);
+    handover.fresh = std::move(holdings.fresh);
+    handover.partial = std::move(holdings.partial);
     handover.leaving = std::move(holdings.leaving);
+    handover.lingering = std::move(holdings.lingering);
     handover.queued = std::move(holdings.queued);
     return handover;
 }
@@ -266,6 +269,7 @@ void Supervisor::resume(const Handover& handover, const std::string& failure) {
         child.leaving = running.leaving;
         child.outdated = running.outdated;
         child.chance = running.chance;
+        child.reserved = running.reserved;
         child.ready_at = time_of(running.ready_at);
         child.leaving_since = time_of(running.leaving_since);
         reload_.outdated_left = reload_.outdated_left || child.superseded();
@@ -275,7 +279,8 @@ void Supervisor::resume(const Handover& handover, const std::string& failure) {
                       children::UniqueFd{output.fd}, output.author);
     }
     scoreboard_.control().slots_used = pool_.size();
-    dispatcher_.adopt({handover.parked, handover.leaving, handover.queued});
+    dispatcher_.adopt({handover.parked, handover.fresh, handover.partial, handover.leaving,
+                       handover.lingering, handover.queued});
     dispatcher_.child_is_watching();
     sizing_.resume();
     if (handover.parent >= 0) {
@@ -294,7 +299,7 @@ void Supervisor::resume(const Handover& handover, const std::string& failure) {
         return;
     }
     log(LogLevel::notice, "version " CEDE_VERSION " has taken over from version {}: {} children, {} parked",
-        handover.version, handover.children.size(), handover.parked.size());
+        handover.version, handover.children.size(), dispatcher_.parked());
     ++totals_.events.upgrades;
     reload("upgrade", [client = std::make_shared<children::UniqueFd>(std::move(upgrade_.client)),
                        from = handover.version](const Outcome& outcome) {

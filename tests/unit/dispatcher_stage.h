@@ -91,6 +91,7 @@ class Stage {
     [[nodiscard]] ChildState state(std::uint32_t slot) { return scoreboard_.slot(slot).state; }
     [[nodiscard]] children::Slot& slot(std::uint32_t index) { return scoreboard_.slot(index); }
     [[nodiscard]] Waiting mark() { return scoreboard_.control().waiting; }
+    [[nodiscard]] std::uint32_t listen_wait_ms() { return scoreboard_.control().listen_wait_ms; }
     [[nodiscard]] GiveUpBy give_up_by() { return scoreboard_.control().give_up_by; }
     [[nodiscard]] int count(ChildState wanted) {
         int found = 0;
@@ -117,6 +118,13 @@ class Stage {
         pollfd watched{client.get(), POLLOUT, 0};
         ::poll(&watched, 1, 5000);
         return client;
+    }
+    // Whether the kernel takes no connection more.
+    [[nodiscard]] bool refused() {
+        const SocketAddress address = address_of(listeners_[0].fd.get());
+        const UniqueFd client{
+            ::socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)};
+        return ::connect(client.get(), address.get(), address.length) != 0 && errno == EAGAIN;
     }
     // As a child would.
     UniqueFd accept() { return UniqueFd{::accept4(listeners_[0].fd.get(), nullptr, nullptr, SOCK_CLOEXEC)}; }

@@ -91,6 +91,42 @@ const std::vector<Row> table{
      0,
      {},
      Waiting::pressure},
+    {"a reserved child takes whoever stands in a listen queue",
+     {{ChildState::free, 0, true}, {ChildState::idle, 1}},
+     1,
+     0,
+     {},
+     Waiting::attention},
+    {"and nobody from the handoff queue",
+     {{ChildState::free, 0, true}, {ChildState::idle, 1}},
+     0,
+     1,
+     {1},
+     Waiting::attention},
+    {"with nobody else for it, that is pressure",
+     {{ChildState::free, 0, true}, {ChildState::busy, 1}},
+     0,
+     1,
+     {},
+     Waiting::pressure},
+    {"one in each queue: the reserved child has its own",
+     {{ChildState::free, 0, true}, {ChildState::free, 1}},
+     1,
+     1,
+     {},
+     Waiting::attention},
+    {"an idle reserved child gives up for the listen queue, if it has been idle for longest",
+     {{ChildState::idle, 1, true}, {ChildState::idle, 2}},
+     1,
+     0,
+     {0},
+     Waiting::attention},
+    {"and not for the handoff queue",
+     {{ChildState::idle, 1, true}, {ChildState::idle, 2}},
+     0,
+     2,
+     {1},
+     Waiting::pressure},
 };
 
 std::size_t count(const std::vector<ChildView>& children, ChildState state) {
@@ -156,6 +192,62 @@ TEST_CASE("every decision keeps the rules, whatever the pool looks like") {
             // Whoever may keep its connection has been idle for no longer than those who may not.
             REQUIRE((children[slot].state != ChildState::idle || chosen[slot] ||
                      children[slot].since_ns >= latest));
+        }
+    }
+}
+
+namespace {
+
+// How many waiters can be provided for at the most, by trying all ways: a child that has time, or could have,
+// takes one, a reserved one only from the listen queue.
+std::uint64_t most_provided(const std::vector<ChildView>& children, std::uint64_t listening,
+                            std::uint64_t handed) {
+    std::uint64_t any = 0;
+    std::uint64_t reserved = 0;
+    for (const ChildView& child : children) {
+        const bool can = child.state == ChildState::free || child.state == ChildState::giving_up ||
+                         child.state == ChildState::idle;
+        any += can && !child.reserved ? 1U : 0U;
+        reserved += can && child.reserved ? 1U : 0U;
+    }
+    std::uint64_t most = 0;
+    for (std::uint64_t by_any = 0; by_any <= std::min(any, listening); ++by_any) {
+        const std::uint64_t from_listen = by_any + std::min(reserved, listening - by_any);
+        most = std::max(most, from_listen + std::min(any - by_any, handed));
+    }
+    return most;
+}
+
+std::vector<ChildView> with_give_ups(std::vector<ChildView> children, const Slots& slots) {
+    for (const std::uint32_t slot : slots) {
+        children[slot].state = ChildState::giving_up;
+    }
+    std::erase_if(children, [](const ChildView& child) { return child.state == ChildState::idle; });
+    return children;
+}
+
+}  // namespace
+
+TEST_CASE("with reserved children nobody is left waiting who could be served, and nobody gives up in vain") {
+    std::mt19937_64 random{43};
+    for (int round = 0; round < 20000; ++round) {
+        std::vector<ChildView> children(random() % 10);
+        for (ChildView& child : children) {
+            child.state = ChildState{static_cast<std::uint32_t>(random() % 8)};
+            child.since_ns = random() % 6;
+            child.reserved = random() % 3 == 0;
+        }
+        const std::uint64_t listening = random() % 3 == 0 ? 0 : random() % 8;
+        const std::uint64_t handed = random() % 3 == 0 ? 0 : random() % 8;
+        const Decision decision = decide({children, listening, handed});
+        const std::uint64_t most = most_provided(children, listening, handed);
+        const std::uint64_t before = most_provided(with_give_ups(children, {}), listening, handed);
+        REQUIRE(most_provided(with_give_ups(children, decision.give_up), listening, handed) == most);
+        REQUIRE(decision.give_up.size() == most - before);
+        REQUIRE((decision.mark == Waiting::nobody) == (listening + handed == 0));
+        REQUIRE((decision.mark == Waiting::pressure) == (listening + handed > most));
+        for (const std::uint32_t slot : decision.give_up) {
+            REQUIRE(children[slot].state == ChildState::idle);
         }
     }
 }

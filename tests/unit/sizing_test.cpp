@@ -175,3 +175,49 @@ TEST_CASE("any history: never above the most, never both, never more let go than
         }
     }
 }
+
+TEST_CASE("reserved children are kept besides the spare ones, whoever is busy, and are none to let go") {
+    for (const unsigned reserved : {1U, 3U}) {
+        Sizes sizes = dynamic(20, 2, 4);
+        sizes.reserved = reserved;
+        Sizing sizing{sizes};
+        sizing.resume();
+        auto now = start;
+        // Nobody is there: two spare ones and the reserve.
+        CHECK(sizing.decide({}, now) == Sizing::Change{2 + reserved, 0});
+        CHECK(sizing.decide({.spare = 2, .reserved = reserved}, now) == Sizing::Change{});
+        CHECK(sizing.decide({.spare = 2, .reserved = reserved - 1}, now) == Sizing::Change{1, 0});
+        CHECK(sizing.decide({.spare = 1, .busy = 5, .reserved = reserved}, now) == Sizing::Change{1, 0});
+        now += seconds{60};
+        CHECK(sizing.decide({.spare = 4, .reserved = reserved}, now) == Sizing::Change{});
+        now += seconds{60};
+        CHECK(sizing.decide({.spare = 5, .reserved = reserved}, now) == Sizing::Change{0, 1});
+    }
+}
+
+TEST_CASE("a pool for what waits keeps its reserve when nobody waits") {
+    Sizes sizes = ondemand(10);
+    sizes.reserved = 2;
+    sizes.at_start = 2;
+    Sizing sizing{sizes};
+    auto now = start;
+    CHECK(sizing.decide({}, now) == Sizing::Change{2, 0});
+    for (int i = 0; i < 100; ++i) {
+        now += seconds{1};
+        CHECK(sizing.decide({.reserved = 2}, now) == Sizing::Change{});
+    }
+    CHECK(sizing.decide({.reserved = 1}, now) == Sizing::Change{1, 0});
+    CHECK(sizing.due(now) == Clock::time_point::max());
+}
+
+TEST_CASE("a fixed pool counts its reserve, and lets nobody of it go when it is to be smaller") {
+    Sizes sizes{PoolMode::fixed, 10, 10};
+    sizes.reserved = 2;
+    Sizing sizing{sizes};
+    CHECK(sizing.decide({.spare = 4, .busy = 4, .reserved = 2}, start) == Sizing::Change{});
+    CHECK(sizing.decide({.spare = 4, .busy = 4, .reserved = 1}, start) == Sizing::Change{1, 0});
+    sizes.most = 5;
+    sizing.set(sizes);
+    CHECK(sizing.decide({.spare = 1, .busy = 7, .reserved = 2}, start) == Sizing::Change{0, 1});
+    CHECK(sizing.decide({.busy = 7, .reserved = 2}, start) == Sizing::Change{});
+}

@@ -101,6 +101,60 @@ TEST_CASE("people read the same in lines") {
     CHECK_FALSE(has(*text, "last reload"));
 }
 
+TEST_CASE("waits are a histogram whose buckets count those before them, in seconds") {
+    Status status = some_status();
+    status.totals.waits[0] = 90;
+    status.totals.waits[6] = 9;
+    status.totals.waits[14] = 1;
+    status.totals.waited_us = 41'500'000;
+    status.totals.longest_wait_us = 41'000'000;
+    const json::object waits = parsed(status).at("waits").as_object();
+    const json::array& buckets = waits.at("buckets").as_array();
+    REQUIRE(buckets.size() == 15);
+    CHECK(buckets[0].at("le").to_number<double>() == 0.001);
+    CHECK(buckets[0].at("count").to_number<int>() == 90);
+    CHECK(buckets[5].at("count").to_number<int>() == 90);
+    CHECK(buckets[6].at("le").to_number<double>() == 0.1);
+    CHECK(buckets[6].at("count").to_number<int>() == 99);
+    CHECK(buckets[13].at("le").to_number<double>() == 30);
+    CHECK(buckets[14].at("le").as_string() == "+Inf");
+    CHECK(buckets[14].at("count") == waits.at("count"));
+    CHECK(waits.at("sum_s").to_number<double>() == 41.5);
+    CHECK(waits.at("longest_s").to_number<double>() == 41);
+    const auto text = status_text(status_json(status));
+    CHECK(has(*text, "waited       90 up to 0.001s, 9 up to 0.1s, 1 longer; 41.000s at the longest\n"));
+}
+
+TEST_CASE("the last second, saturation and full queues are told when there is something to tell") {
+    Status status = some_status();
+    CHECK(parsed(status).at("last_second").is_null());
+    const auto quiet = status_text(status_json(status));
+    CHECK_FALSE(has(*quiet, "last second"));
+    CHECK_FALSE(has(*quiet, "saturated"));
+    CHECK_FALSE(has(*quiet, "full"));
+    CHECK_FALSE(has(*quiet, "not served"));
+    status.recent = Pace::Recent{340, 0.125, Pace::Seconds{0.0041}, Pace::Seconds{0.05}};
+    status.saturation = {Status::Seconds{2.5}, 33s, 2, 345, 6};
+    status.listeners[1].full = 3100ms;
+    status.listeners[1].times_full = 2;
+    status.totals.abandoned = 4;
+    status.totals.overdue = 5;
+    const json::object told = parsed(status);
+    CHECK(told.at("last_second").at("requests").to_number<double>() == 340);
+    CHECK(told.at("last_second").at("waited_share").to_number<double>() == 0.125);
+    CHECK(told.at("last_second").at("mean_wait_s").to_number<double>() == 0.004);
+    CHECK(told.at("saturation").at("now").as_bool());
+    CHECK(told.at("saturation").at("total_s").to_number<double>() == 33);
+    CHECK(told.at("saturation").at("requests").to_number<int>() == 345);
+    CHECK(told.at("listeners").at(1).at("full_s").to_number<double>() == 3.1);
+    const auto text = status_text(status_json(status));
+    CHECK(has(*text, "last second  340.0 requests, 12% waited; 0.004s on average, 0.050s at the longest\n"));
+    CHECK(has(*text, "saturated    2 times, for 33.0s: 345 requests had to wait; now, since 2.5s\n"));
+    CHECK(has(*text, "/run/a.sock, 1 of 128 in its queue, was full 2 times for 3.1s\n"));
+    CHECK(
+        has(*text, "not served   4 left while they waited, 5 waited too long, 0 sent too slowly, 0 did not"));
+}
+
 TEST_CASE("the last reload is told, with its reason") {
     Status status = some_status();
     status.last_reload = Status::Reload{std::chrono::system_clock::from_time_t(86400) + 668ms, 1500ms, false,

@@ -24,6 +24,15 @@ Counts everything(std::uint64_t number) {
     return {number, number, number, number, number, number};
 }
 
+// As many requests, each of which has waited so long.
+Counts waits(std::uint64_t number, std::uint64_t each_us) {
+    Counts counts;
+    counts.waits[3] = number;
+    counts.waited_us = number * each_us;
+    counts.longest_wait_us = each_us;
+    return counts;
+}
+
 }  // namespace
 
 TEST_CASE("what a child has counted is kept when it dies and the next one begins at nothing") {
@@ -92,6 +101,74 @@ TEST_CASE("whatever children claim, no sum ever goes back") {
         before = now;
     }
     CHECK(before.requests < 20000ULL * 102'000);
+}
+
+TEST_CASE("waits add up, and the longest of all is no sum") {
+    Totals totals;
+    totals.end(0, waits(5, 9000), 1s);
+    totals.look(0, waits(2, 30'000), 1s);
+    totals.look(1, waits(3, 7000), 1s);
+    const Counts all = totals.all();
+    CHECK(all.waits[3] == 10);
+    CHECK(all.waits_known() == 10);
+    CHECK(all.waited_us == 5 * 9000 + 2 * 30'000 + 3 * 7000);
+    CHECK(all.longest_wait_us == 30'000);
+}
+
+TEST_CASE("requests may have waited for longer than their child has been there, but not without end") {
+    Totals totals;
+    totals.look(0, waits(100, 60'000'000), 1s);
+    CHECK(totals.all().waited_us == 6'000'000'000);
+    SUBCASE("a wait of more than a day") {
+        Counts claimed = waits(100, 60'000'000);
+        claimed.longest_wait_us = 86'400'000'001;
+        totals.look(0, claimed, 1s);
+        CHECK(totals.all().longest_wait_us == 60'000'000);
+    }
+    SUBCASE("more in all than as many requests can have waited") {
+        Counts claimed = waits(100, 60'000'000);
+        claimed.waited_us += 1;
+        totals.look(0, claimed, 1s);
+        CHECK(totals.all().waited_us == 6'000'000'000);
+    }
+    SUBCASE("more requests than a child can serve") {
+        Counts claimed = waits(100, 60'000'000);
+        claimed.waits[14] = 2'000'000;
+        totals.look(0, claimed, 1s);
+        CHECK(totals.all().waits_known() == 100);
+    }
+    SUBCASE("garbage everywhere") {
+        Counts claimed;
+        claimed.waits.fill(largest);
+        claimed.waited_us = claimed.longest_wait_us = claimed.busy_us = largest;
+        totals.look(0, claimed, 1s);
+        totals.end(0, claimed, 1s);
+        CHECK(totals.all() == waits(100, 60'000'000));
+    }
+}
+
+TEST_CASE("a child is busy for no longer than it is there") {
+    Totals totals;
+    Counts claimed;
+    claimed.busy_us = 900'000;
+    totals.look(0, claimed, 1s);
+    claimed.busy_us = 1'100'000;
+    totals.look(0, claimed, 1s);
+    CHECK(totals.all().busy_us == 900'000);
+}
+
+TEST_CASE("waits survive being saved and loaded; those of a version with other bounds are left out") {
+    Totals totals;
+    totals.end(0, waits(5, 9000), 1s);
+    totals.look(1, waits(2, 30'000), 1s);
+    Totals loaded;
+    REQUIRE(loaded.load(totals.save()));
+    CHECK(loaded.all() == totals.all());
+    REQUIRE(loaded.load(R"({"gone":{"waits":[1,2,3],"waited_us":7},"events":{},"children":[]})"));
+    CHECK(loaded.all().waits_known() == 0);
+    CHECK_FALSE(loaded.load(R"({"gone":{"waits":7},"events":{},"children":[]})"));
+    CHECK_FALSE(
+        loaded.load(R"({"gone":{"waits":[0,0,0,0,0,0,0,0,0,0,0,0,0,0,"x"]},"events":{},"children":[]})"));
 }
 
 TEST_CASE("totals survive being saved and loaded") {

@@ -37,6 +37,7 @@ inline Listener listener_at(const SocketAddress& address, Listener::Kind kind) {
     listener.fd = listening_socket(address);
     ::fcntl(listener.fd.get(), F_SETFL, O_NONBLOCK);
     listener.kind = kind;
+    listener.backlog_granted = 128;
     return listener;
 }
 

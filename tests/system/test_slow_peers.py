@@ -5,11 +5,9 @@ import time
 
 import pytest
 
-from support import kinds
+from support import fastcgi, kinds
 from support.control import Control
 from support.waiting import Background, eventually
-
-pytestmark = kinds.both
 
 BODY = b"body" * 20000
 
@@ -21,6 +19,7 @@ def begun_upload(pool, connection):
     return data[50000:]
 
 
+@kinds.both
 def test_a_body_that_stands_still_is_answered_and_another_child_takes_the_place(start):
     pool = start.cede(children=1, options=["--body-timeout", "300ms"])
     first = pool.children
@@ -33,6 +32,7 @@ def test_a_body_that_stands_still_is_answered_and_another_child_takes_the_place(
     eventually(lambda: "--body-timeout" in pool.process.log, "a line in the log")
 
 
+@kinds.both
 def test_a_body_that_goes_on_is_never_too_long(start):
     pool = start.cede(children=1, options=["--body-timeout", "500ms"])
     with pool.connect() as connection:
@@ -46,6 +46,7 @@ def test_a_body_that_goes_on_is_never_too_long(start):
         assert connection.read_response().body == BODY
 
 
+@kinds.both
 def test_a_body_below_the_rate_is_ended_when_others_wait(start):
     pool = start.cede(children=1, options=["--body-timeout", "400ms", "--body-rate", "1M"])
     with pool.connect() as connection:
@@ -62,6 +63,7 @@ def test_a_body_below_the_rate_is_ended_when_others_wait(start):
         assert waiting.result().text == "hello\n"
 
 
+@kinds.both
 def test_a_client_that_does_not_read_loses_its_answer_and_not_the_child(start):
     pool = start.cede(children=1, options=["--write-timeout", "300ms"])
     first = pool.children
@@ -72,6 +74,7 @@ def test_a_client_that_does_not_read_loses_its_answer_and_not_the_child(start):
     eventually(lambda: "--write-timeout" in pool.process.log, "a line in the log")
 
 
+@kinds.both
 def test_a_client_that_reads_slowly_gets_all_of_its_answer(start):
     pool = start.cede(children=1, options=["--write-timeout", "5s"])
     with pool.connect() as connection:
@@ -80,6 +83,7 @@ def test_a_client_that_reads_slowly_gets_all_of_its_answer(start):
         assert len(connection.read_response().body) == 8000000
 
 
+@kinds.both
 def test_a_new_connection_that_stays_silent_is_closed(start):
     pool = start.cede(children=2, options=["--first-byte-timeout", "300ms"])
     silent = [pool.connect() for _ in range(6)]
@@ -91,6 +95,7 @@ def test_a_new_connection_that_stays_silent_is_closed(start):
         assert pool.ask(connection, "hello.php").text == "hello\n"
 
 
+@kinds.both
 @pytest.mark.parametrize("kind", ["tcp", "unix"])
 def test_scripts_learn_how_long_their_request_has_waited(start, kind):
     pool = start.cede(children=1, listen=[start.new_address(kind)], options=["--pass-queue-time"])
@@ -108,6 +113,7 @@ def test_scripts_learn_how_long_their_request_has_waited(start, kind):
         assert int(seen["server"]["CEDE_QUEUE_USEC"]) < 50_000  # a child was there
 
 
+@kinds.both
 def test_what_the_web_server_says_counts_from_there(start):
     pool = start.cede(children=1, options=["--pass-queue-time", "--queue-start", "REQUEST_START", "--max-wait", "10s"])
     now = time.time()
@@ -116,3 +122,14 @@ def test_what_the_web_server_says_counts_from_there(start):
     late = pool.get("env.php", extra={"REQUEST_START": f"t={int((now - 20) * 1000)}"})
     assert late.status == 503
     assert late.headers["retry-after"] == "10"
+
+
+@pytest.mark.parametrize("start", ["start_php_cgi"], indirect=True)
+def test_a_part_of_a_request_behind_a_question_holds_no_child(start):
+    pool = start.cede(children=1)
+    data = pool.request("hello.php")
+    with pool.connect() as connection:
+        connection.send(fastcgi.get_values("FCGI_MPXS_CONNS") + data[:40])
+        assert pool.get("hello.php").text == "hello\n"
+        connection.send(data[40:])
+        assert connection.read_to_end().count(b"hello\n") == 1

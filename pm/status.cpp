@@ -118,26 +118,22 @@ json::object saturation_of(const Status::Saturation& saturation) {
     return object;
 }
 
-// What becomes of requests that no child gets to see counts as if a child had done it.
 json::object totals_of(const Status& status) {
     const Counts& counts = status.totals;
-    const Totals::Events& own = status.events;
     return {{"requests", counts.requests},
             {"accepted", counts.accepted},
             {"taken", counts.taken},
             {"parked", counts.parked},
             {"closed", counts.closed},
-            {"refused", counts.refused + own.heads_too_slow},
-            {"timed_out", counts.timed_out + own.heads_too_slow},
+            {"refused", counts.refused},
+            {"timed_out", counts.timed_out + status.events.heads_too_slow},
             {"begun", counts.begun},
-            {"abandoned", counts.abandoned + own.abandoned},
-            {"overdue", counts.overdue + own.overdue},
-            {"pings", counts.pings + own.pings},
-            {"bodies_timed_out", counts.bodies_timed_out + own.bodies_too_slow},
+            {"abandoned", counts.abandoned + status.events.abandoned},
+            {"overdue", counts.overdue + status.events.overdue},
+            {"pings", counts.pings + status.events.pings},
+            {"bodies_timed_out", counts.bodies_timed_out + status.events.bodies_too_slow},
             {"writes_timed_out", counts.writes_timed_out},
             {"busy_s", seconds(std::chrono::duration<double, std::micro>{counts.busy_us})},
-            {"silent_closed", own.silent_closed},
-            {"pulled", own.pulled},
             {"children_started", status.events.started},
             {"children_ended", status.events.ended},
             {"children_killed", status.events.killed},
@@ -145,6 +141,8 @@ json::object totals_of(const Status& status) {
             {"children_not_started", status.events.not_started},
             {"give_ups_asked", status.events.give_ups_asked},
             {"closed_for_room", status.events.closed_for_room},
+            {"silent_closed", status.events.silent_closed},
+            {"pulled", status.events.pulled},
             {"peers_gone", status.events.peers_gone},
             {"reloads", status.events.reloads},
             {"upgrades", status.events.upgrades},

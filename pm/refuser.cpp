@@ -49,7 +49,7 @@ Answered refuse_overdue(int connection, protocol::Protocol protocol, const Reque
     const std::string retry_after = fmt::format("Retry-After: {}", seconds);
     const std::array<std::string_view, 1> lines{retry_after};
     return answer_instead(connection, protocol, peek,
-                          {503, "Service Unavailable", lines, "All children are busy.\n", true});
+                          {503, "Service Unavailable", lines, "All workers are busy.\n", true});
 }
 
 bool asks_for(protocol::Protocol protocol, const RequestPeek& peek, std::string_view path) {
@@ -65,9 +65,9 @@ bool asks_for(protocol::Protocol protocol, const RequestPeek& peek, std::string_
 }
 
 Answered answer_ping(int connection, protocol::Protocol protocol, const RequestPeek& peek) noexcept {
-    constexpr std::array<std::string_view, 2> lines{"Expires: Thu, 01 Jan 1970 00:00:00 GMT",
-                                                    "Cache-Control: no-cache, no-store, must-revalidate"};
-    return answer_instead(connection, protocol, peek, {200, "OK", lines, "pong", false});
+    // As children answer.
+    constexpr std::array<std::string_view, 1> lines{"Cache-Control: no-cache, no-store"};
+    return answer_instead(connection, protocol, peek, {200, "OK", lines, "pong\n", false});
 }
 
 }  // namespace cede::pm

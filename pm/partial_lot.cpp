@@ -66,13 +66,13 @@ void PartialLot::tend(std::uint64_t now_ns) {
     }
     if (const auto heads = counts_.heads_too_slow - before.heads_too_slow; heads > 0) {
         log(LogLevel::warning,
-            "{} connections were closed whose request's head did not arrive within {} ms (--read-timeout)",
-            heads, limits_.head.count());
+            "{} connections were closed: the head of a request did not arrive in time (--read-timeout)",
+            heads);
     }
     if (const auto bodies = counts_.bodies_too_slow - before.bodies_too_slow; bodies > 0) {
         log(LogLevel::warning,
-            "{} connections were closed whose request's body stood still for {} ms (--body-timeout)", bodies,
-            limits_.body.count());
+            "{} connections were closed: the body of a request stood still for too long (--body-timeout)",
+            bodies);
     }
 }
 

@@ -121,34 +121,33 @@ json::object saturation_of(const Status::Saturation& saturation) {
 // Whoever met them: a child, or the supervisor.
 json::object totals_of(const Status& status) {
     const Counts& counts = status.totals;
-    const Totals::Events& events = status.events;
     return {{"requests", counts.requests},
             {"accepted", counts.accepted},
             {"taken", counts.taken},
             {"parked", counts.parked},
             {"closed", counts.closed},
             {"refused", counts.refused},
-            {"timed_out", counts.timed_out + events.heads_too_slow},
+            {"timed_out", counts.timed_out + status.events.heads_too_slow},
             {"begun", counts.begun},
-            {"abandoned", counts.abandoned + events.abandoned},
-            {"overdue", counts.overdue + events.overdue},
-            {"pings", counts.pings + events.pings},
-            {"bodies_timed_out", counts.bodies_timed_out + events.bodies_too_slow},
+            {"abandoned", counts.abandoned + status.events.abandoned},
+            {"overdue", counts.overdue + status.events.overdue},
+            {"pings", counts.pings + status.events.pings},
+            {"bodies_timed_out", counts.bodies_timed_out + status.events.bodies_too_slow},
             {"writes_timed_out", counts.writes_timed_out},
-            {"silent_closed", events.silent_closed},
-            {"taken_in", events.pulled},
             {"busy_s", seconds(std::chrono::duration<double, std::micro>{counts.busy_us})},
-            {"children_started", events.started},
-            {"children_ended", events.ended},
-            {"children_killed", events.killed},
-            {"children_killed_for_memory", events.killed_for_memory},
-            {"children_not_started", events.not_started},
-            {"give_ups_asked", events.give_ups_asked},
-            {"closed_for_room", events.closed_for_room},
-            {"peers_gone", events.peers_gone},
-            {"reloads", events.reloads},
-            {"upgrades", events.upgrades},
-            {"lost_log_lines", events.lost_log_lines}};
+            {"children_started", status.events.started},
+            {"children_ended", status.events.ended},
+            {"children_killed", status.events.killed},
+            {"children_killed_for_memory", status.events.killed_for_memory},
+            {"children_not_started", status.events.not_started},
+            {"give_ups_asked", status.events.give_ups_asked},
+            {"closed_for_room", status.events.closed_for_room},
+            {"silent_closed", status.events.silent_closed},
+            {"pulled", status.events.pulled},
+            {"peers_gone", status.events.peers_gone},
+            {"reloads", status.events.reloads},
+            {"upgrades", status.events.upgrades},
+            {"lost_log_lines", status.events.lost_log_lines}};
 }
 
 json::value reload_of(const Status& status) {

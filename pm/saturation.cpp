@@ -53,12 +53,18 @@ void Saturation::look(const Look& look, Clock::time_point now) {
     if (!event_) {
         event_.emplace();
         event_->begun = now;
-        event_->arrived_before = look.arrived - std::min(look.arrived, look.waiting);
     }
     event_->last = now;
     event_->most = std::max(event_->most, look.waiting);
-    event_->waited = std::max(event_->waited, look.arrived - std::min(look.arrived, event_->arrived_before));
-    event_->real = event_->real || now - event_->begun >= shortest;
+    // At the first look children may not have counted yet what they have just taken.
+    if (!event_->real && now - event_->begun >= shortest) {
+        event_->real = true;
+        event_->arrived_before = look.arrived - std::min(look.arrived, event_->most);
+    }
+    if (event_->real) {
+        event_->waited =
+            std::max(event_->waited, look.arrived - std::min(look.arrived, event_->arrived_before));
+    }
 }
 
 void Saturation::end() {

@@ -126,13 +126,13 @@ json::object totals_of(const Status& status) {
             {"taken", counts.taken},
             {"parked", counts.parked},
             {"closed", counts.closed},
-            {"refused", counts.refused},
-            {"timed_out", counts.timed_out + status.events.heads_too_slow},
+            {"refused", counts.refused + own.heads_too_slow},
+            {"timed_out", counts.timed_out + own.heads_too_slow},
             {"begun", counts.begun},
-            {"abandoned", counts.abandoned + status.events.abandoned},
-            {"overdue", counts.overdue + status.events.overdue},
-            {"pings", counts.pings + status.events.pings},
-            {"bodies_timed_out", counts.bodies_timed_out + status.events.bodies_too_slow},
+            {"abandoned", counts.abandoned + own.abandoned},
+            {"overdue", counts.overdue + own.overdue},
+            {"pings", counts.pings + own.pings},
+            {"bodies_timed_out", counts.bodies_timed_out + own.bodies_too_slow},
             {"writes_timed_out", counts.writes_timed_out},
             {"busy_s", seconds(std::chrono::duration<double, std::micro>{counts.busy_us})},
             {"children_started", status.events.started},
@@ -142,8 +142,6 @@ json::object totals_of(const Status& status) {
             {"children_not_started", status.events.not_started},
             {"give_ups_asked", status.events.give_ups_asked},
             {"closed_for_room", status.events.closed_for_room},
-            {"silent_closed", status.events.silent_closed},
-            {"pulled", status.events.pulled},
             {"peers_gone", status.events.peers_gone},
             {"reloads", status.events.reloads},
             {"upgrades", status.events.upgrades},
@@ -201,7 +199,8 @@ std::string status_json(const Status& status) {
                         {"last_reload", reload_of(status)},
                         {"processes", processes_of(status)}};
     if (status.backlog_auto) {
-        object["capacity"] = status.capacity ? json::value{thousandths(*status.capacity)} : nullptr;
+        // With parentheses: in braces it would be an array.
+        object["capacity"] = status.capacity ? json::value(thousandths(*status.capacity)) : nullptr;
     }
     return json::serialize(object);
 }

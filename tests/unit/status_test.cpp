@@ -137,6 +137,8 @@ TEST_CASE("the last second, saturation and full queues are told when there is so
     status.saturation = {Status::Seconds{2.5}, 33s, 2, 345, 6};
     status.listeners[1].full = 3100ms;
     status.listeners[1].times_full = 2;
+    status.backlog_auto = true;
+    status.capacity = 12.5;
     status.totals.abandoned = 4;
     status.totals.overdue = 5;
     const json::object told = parsed(status);
@@ -147,6 +149,7 @@ TEST_CASE("the last second, saturation and full queues are told when there is so
     CHECK(told.at("saturation").at("total_s").to_number<double>() == 33);
     CHECK(told.at("saturation").at("requests").to_number<int>() == 345);
     CHECK(told.at("listeners").at(1).at("full_s").to_number<double>() == 3.1);
+    CHECK(told.at("capacity").to_number<double>() == 12.5);
     const auto text = status_text(status_json(status));
     CHECK(has(*text, "last second  340.0 requests, 12% waited; 0.004s on average, 0.050s at the longest\n"));
     CHECK(has(*text, "saturated    2 times, for 33.0s: 345 requests had to wait; now, since 2.5s\n"));

@@ -213,6 +213,7 @@ void Dispatcher::tend_waiting_room(std::uint64_t now_ns) {
     // A part is left for what children park.
     const std::size_t places = room_.held - room_.held / 8;
     moment.places = places > held() ? places - held() : 0;
+    moment.children = pool_.size();
     if (moment.pressure && now_ns >= answered_due_ns_) {
         answered_due_ns_ = now_ns + nanoseconds(ServiceRate::interval);
         answered_.resize(pool_.size());

@@ -12,7 +12,6 @@ using std::chrono::nanoseconds;
 constexpr nanoseconds longest_patience = std::chrono::milliseconds{100};
 constexpr nanoseconds shortest_standing = std::chrono::seconds{1};
 constexpr double seconds_between_looks = 0.02;
-constexpr std::size_t least_handed = 2;
 
 std::uint64_t count_of(nanoseconds time) noexcept {
     return static_cast<std::uint64_t>(std::max<std::int64_t>(time.count(), 0));
@@ -59,13 +58,13 @@ bool is_hopeless(const QueueRules& rules, std::size_t ahead, std::optional<doubl
     return static_cast<double>(ahead) >= std::max(*rate, 0.0) * limit.count() && ahead > 0;
 }
 
-std::size_t most_handed(bool newest_first, std::optional<double> rate) noexcept {
+std::size_t most_handed(bool newest_first, std::size_t children, std::optional<double> rate) noexcept {
     if (!newest_first) {
         return std::numeric_limits<std::size_t>::max();
     }
     constexpr double many = 1e6;
-    const double taken = std::clamp(rate.value_or(0.0) * seconds_between_looks, 0.0, many);
-    return least_handed + static_cast<std::size_t>(taken);
+    return children +
+           static_cast<std::size_t>(std::clamp(rate.value_or(0.0) * seconds_between_looks, 0.0, many));
 }
 
 }  // namespace cede::pm

@@ -45,8 +45,9 @@ struct Judgement {
 [[nodiscard]] bool is_hopeless(const QueueRules& rules, std::size_t ahead,
                                std::optional<double> rate) noexcept;
 
-// How many may stand where they can't be put into another order, at the most: with newest first what children
-// take until the next look, else any number.
-[[nodiscard]] std::size_t most_handed(bool newest_first, std::optional<double> rate) noexcept;
+// How many may stand where they can't be put into another order until the next look, at the most: with newest
+// first one for each child, and what children take meanwhile; else any number.
+[[nodiscard]] std::size_t most_handed(bool newest_first, std::size_t children,
+                                      std::optional<double> rate) noexcept;
 
 }  // namespace cede::pm

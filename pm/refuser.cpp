@@ -16,7 +16,7 @@ constexpr std::size_t longest_answer = 1024;
 
 // The bytes have just been seen, and nobody else reads them.
 bool take_off(int connection, std::size_t size) noexcept {
-    static std::array<std::byte, most_peeked> taken;
+    static std::array<std::byte, children::most_peeked> taken;
     while (size > 0) {
         const ssize_t got = recv(connection, taken.data(), std::min(size, taken.size()), MSG_DONTWAIT);
         if (got <= 0) {
@@ -48,8 +48,7 @@ Answered refuse_overdue(int connection, protocol::Protocol protocol, const Reque
     const auto seconds = std::max<std::int64_t>(1, std::chrono::ceil<std::chrono::seconds>(max_wait).count());
     const std::string retry_after = fmt::format("Retry-After: {}", seconds);
     const std::array<std::string_view, 1> lines{retry_after};
-    return answer_instead(connection, protocol, peek,
-                          {503, "Service Unavailable", lines, "All children are busy.\n", true});
+    return answer_instead(connection, protocol, peek, children::too_busy(lines));
 }
 
 bool asks_for(protocol::Protocol protocol, const RequestPeek& peek, std::string_view path) {
@@ -65,9 +64,7 @@ bool asks_for(protocol::Protocol protocol, const RequestPeek& peek, std::string_
 }
 
 Answered answer_ping(int connection, protocol::Protocol protocol, const RequestPeek& peek) noexcept {
-    constexpr std::array<std::string_view, 2> lines{"Expires: Thu, 01 Jan 1970 00:00:00 GMT",
-                                                    "Cache-Control: no-cache, no-store, must-revalidate"};
-    return answer_instead(connection, protocol, peek, {200, "OK", lines, "pong", false});
+    return answer_instead(connection, protocol, peek, children::pong);
 }
 
 }  // namespace cede::pm

@@ -10,7 +10,7 @@ namespace cede::pm {
 using Kind = RequestPeek::Kind;
 
 RequestPeek peek_request(int connection, protocol::Protocol protocol) noexcept {
-    static std::array<std::byte, most_peeked> buffer;
+    static std::array<std::byte, children::most_peeked> buffer;
     const ssize_t got = recv(connection, buffer.data(), buffer.size(), MSG_PEEK | MSG_DONTWAIT);
     if (got <= 0) {
         const bool nothing_yet = got < 0 && (errno == EAGAIN || errno == EINTR);
@@ -19,17 +19,14 @@ RequestPeek peek_request(int connection, protocol::Protocol protocol) noexcept {
     RequestPeek peek;
     peek.bytes = protocol::Bytes{buffer}.first(static_cast<std::size_t>(got));
     peek.head = protocol::read_request_head(protocol, peek.bytes);
-    const bool full = peek.bytes.size() == most_peeked;
-    switch (peek.head.outcome) {
-        case protocol::Outcome::need_more:
-            peek.kind = full ? Kind::broken : Kind::partial;
+    switch (children::wholeness_of(peek.head, peek.bytes.size())) {
+        case children::Wholeness::part:
+            peek.kind = Kind::partial;
             break;
-        case protocol::Outcome::done:
-            peek.kind = peek.head.request_complete || peek.head.body_here >= enough_of_body || full
-                            ? Kind::ready
-                            : Kind::partial;
+        case children::Wholeness::ready:
+            peek.kind = Kind::ready;
             break;
-        default:
+        case children::Wholeness::broken:
             peek.kind = Kind::broken;
             break;
     }

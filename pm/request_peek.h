@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "children/whole_request.h"
 #include "protocol/bytes.h"
 #include "protocol/detect.h"
 #include "protocol/request_head.h"
@@ -27,10 +28,6 @@ struct RequestPeek {
         return head.outcome == protocol::Outcome::done && !head.management;
     }
 };
-
-// The most that is looked at, and how much of a body is enough to begin with.
-inline constexpr std::size_t most_peeked = 64 * 1024;
-inline constexpr std::uint64_t enough_of_body = 32 * 1024;
 
 // Of one thread only. Protocol::unknown: everything is broken.
 [[nodiscard]] RequestPeek peek_request(int connection, protocol::Protocol protocol) noexcept;

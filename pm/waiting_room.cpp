@@ -51,7 +51,7 @@ void WaitingRoom::set(Settings settings) {
     const bool limited = settings.max_wait.count() > 0;
     if (limited != (settings_.max_wait.count() > 0)) {
         handoff_.remember(limited);
-        handoff_.set_order(false, most_handed(false, {}));
+        handoff_.set_order(false, most_handed(false, 0, {}));
     }
     settings_ = std::move(settings);
     rules_ = {settings_.max_wait, settings_.overload, !settings_.ping_path.empty()};
@@ -78,7 +78,7 @@ void WaitingRoom::tend(const Moment& moment) {
         rate_.pause();
     }
     drop_abandoned_waiters(moment.now_ns);
-    refuse_overdue_waiters(moment.now_ns);
+    refuse_overdue_waiters(moment);
 }
 
 // --- who comes in ---
@@ -218,7 +218,8 @@ void WaitingRoom::drop_abandoned_waiters(std::uint64_t now_ns) {
     queue.assign(std::move_iterator{some.begin()}, std::move_iterator{some.end()});
 }
 
-void WaitingRoom::refuse_overdue_waiters(std::uint64_t now_ns) {
+void WaitingRoom::refuse_overdue_waiters(const Moment& moment) {
+    const std::uint64_t now_ns = moment.now_ns;
     const auto limit = static_cast<std::uint64_t>(rules_.max_wait.count());
     if (limit == 0 || protocol_ == protocol::Protocol::unknown || now_ns <= limit) {
         return;
@@ -240,7 +241,8 @@ void WaitingRoom::refuse_overdue_waiters(std::uint64_t now_ns) {
         last_overdue_ns_ = now_ns;
         refuse(std::move(ready.connection), ready.since_ns);
     }
-    handoff_.set_order(judgement.newest_first, most_handed(judgement.newest_first, rate_.per_second()));
+    handoff_.set_order(judgement.newest_first,
+                       most_handed(judgement.newest_first, moment.children, rate_.per_second()));
 }
 
 void WaitingRoom::refuse(UniqueFd connection, std::uint64_t since_ns) {

@@ -62,6 +62,7 @@ class WaitingRoom {
         bool draining = false;
         std::chrono::nanoseconds listen_age{0};  // of who is first in a listen queue; 0: nobody
         std::size_t places = 0;                  // how many more connections may be held
+        std::size_t children = 0;
         // Requests, by slot, each ServiceRate::interval.
         std::span<const std::uint64_t> answered{};
     };
@@ -79,7 +80,7 @@ class WaitingRoom {
     void drop_abandoned(std::vector<Handoff::Ready>& some);
     void drop_abandoned_waiters(std::uint64_t now_ns);
     void look_at(children::UniqueFd connection, std::uint64_t since_ns, bool is_new);
-    void refuse_overdue_waiters(std::uint64_t now_ns);
+    void refuse_overdue_waiters(const Moment& moment);
     void refuse(children::UniqueFd connection, std::uint64_t since_ns);
     void dispose(children::UniqueFd connection, Answered answered);
 

@@ -63,11 +63,11 @@ Connection::Fill Connection::peek() noexcept {
     return meaning_of(size);
 }
 
-Connection::Fill Connection::take_peeked() noexcept {
-    const ssize_t size = libc().recv(fd_, buffer, peeked_, MSG_DONTWAIT);
+Connection::Fill Connection::take_peeked(std::size_t size) noexcept {
+    const ssize_t taken = libc().recv(fd_, buffer, size, MSG_DONTWAIT);
     peeked_ = 0;
-    end_ = size > 0 ? static_cast<std::size_t>(size) : 0;
-    return meaning_of(size);
+    end_ = taken > 0 ? static_cast<std::size_t>(taken) : 0;
+    return meaning_of(taken);
 }
 
 protocol::Bytes Connection::peeked() const noexcept {

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "children/agent/exchange.h"
+#include "children/whole_request.h"
 #include "protocol/bytes.h"
 #include "protocol/request_head.h"
 
@@ -17,7 +18,7 @@ namespace cede::agent {
 class Connection {
   public:
     // The longest STDIN record that nginx sends is half of that; the longest head of LSAPI is one byte less.
-    static constexpr std::size_t capacity = 65536;
+    static constexpr std::size_t capacity = children::most_peeked;
 
     void open(int fd) noexcept;
     void forget() noexcept { fd_ = -1; }
@@ -29,9 +30,9 @@ class Connection {
     // Receives behind what is buffered, which does not fill the buffer. `nothing`: it would block. `failed`:
     // errno says why.
     Fill fill(bool wait) noexcept;
-    // The same without taking it out of the socket, with nothing buffered; and then takes it.
+    // The same without taking it out of the socket, with nothing buffered; and then takes so much of it.
     Fill peek() noexcept;
-    Fill take_peeked() noexcept;
+    Fill take_peeked(std::size_t size) noexcept;
     [[nodiscard]] protocol::Bytes peeked() const noexcept;
     // What is buffered and PHP has no part of: a request from its first byte on, if PHP waits for one.
     [[nodiscard]] protocol::Bytes unread() const noexcept;

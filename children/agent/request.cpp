@@ -16,13 +16,15 @@
 #include "children/agent/give_away.h"
 #include "children/agent/libc.h"
 #include "children/agent/voice.h"
-#include "children/clock.h"
+#include "children/own_answers.h"
+#include "children/whole_request.h"
 #include "protocol/request_head.h"
 #include "protocol/short_answer.h"
 
 namespace cede::agent {
 
 using children::ChildSays;
+using children::Wholeness;
 using protocol::MutableBytes;
 using protocol::Outcome;
 using protocol::Protocol;
@@ -31,21 +33,12 @@ using protocol::ShortAnswer;
 
 namespace {
 
-// A body of which as much is there is worth a child: the rest is as likely to come.
-constexpr std::size_t enough_of_body = 32768;
 // Web servers that send a request in several pieces send them right behind each other.
 constexpr int moment_ms = 1;
 constexpr std::size_t largest_answer = 512;
 
-// There is enough for PHP to begin.
-bool runnable(const RequestHead& head) noexcept {
-    return head.outcome == Outcome::done &&
-           (head.request_complete || agent.connection.peeked().size() - head.head_size >= enough_of_body);
-}
-
-bool incomplete(const RequestHead& head) noexcept {
-    const bool room = agent.connection.peeked().size() < Connection::capacity;
-    return room && (head.outcome == Outcome::need_more || (head.outcome == Outcome::done && !runnable(head)));
+bool is_part(const RequestHead& head) noexcept {
+    return children::wholeness_of(head, agent.connection.peeked().size()) == Wholeness::part;
 }
 
 // What has been seen stays in the socket, so that only an edge tells of more.
@@ -86,9 +79,9 @@ Taken wait_for_rest(RequestHead& head, bool& hung_up) noexcept {
             return Taken::gone;
         }
         head = protocol::read_request_head(agent.protocol, connection.peeked());
-    } while (incomplete(head) && !patience.gone && patience.next(moment_ms));
+    } while (is_part(head) && !patience.gone && patience.next(moment_ms));
     hung_up = hung_up || patience.gone;
-    if (!incomplete(head)) {
+    if (!is_part(head)) {
         return Taken::buffered;
     }
     if (hung_up && agent.control->run_abandoned.load(std::memory_order_relaxed) == 0) {
@@ -149,9 +142,8 @@ Taken answer(const RequestHead& head, const ShortAnswer& text) noexcept {
 }
 
 Taken answer_ping(const RequestHead& head) noexcept {
-    static constexpr std::string_view lines[] = {"Cache-Control: no-cache, no-store"};
     count(agent.slot->pings);
-    return answer(head, {200, "OK", lines, "pong\n"});
+    return answer(head, children::pong);
 }
 
 Taken refuse(const RequestHead& head) noexcept {
@@ -165,7 +157,7 @@ Taken refuse(const RequestHead& head) noexcept {
     std::memcpy(line + name.size(), seconds.data(), seconds.size());
     const std::string_view lines[] = {{line, name.size() + seconds.size()}};
     count(agent.slot->overdue);
-    return answer(head, {503, "Service Unavailable", lines, "All workers are busy.\n", true});
+    return answer(head, children::too_busy(lines));
 }
 
 void pass_queue_time(const RequestHead& head, std::uint64_t waited_us) noexcept {
@@ -224,16 +216,17 @@ Taken take_request(bool hung_up) noexcept {
             return end_of(got);
     }
     RequestHead head = protocol::read_request_head(agent.protocol, connection.peeked());
-    if (incomplete(head) && can_be_given_away()) {
+    if (is_part(head) && can_be_given_away()) {
         if (const Taken taken = wait_for_rest(head, hung_up); taken != Taken::buffered) {
             return taken;
         }
     }
-    const bool judged = runnable(head) && !head.management;
-    if (connection.take_peeked() != Connection::Fill::data) {
+    // Behind a question of FastCGI's, which PHP answers, a request may come, to be looked at by itself.
+    const std::size_t size = head.management ? head.request_size : connection.peeked().size();
+    if (connection.take_peeked(size) != Connection::Fill::data) {
         return Taken::gone;
     }
-    return judged ? judge(head, hung_up) : Taken::buffered;
+    return head.outcome == Outcome::done && !head.management ? judge(head, hung_up) : Taken::buffered;
 }
 
 }  // namespace cede::agent

@@ -2,6 +2,7 @@
 #include "children/agent/slow_peer.h"
 
 #include <cerrno>
+#include <cstddef>
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -21,6 +22,8 @@ namespace {
 
 // How often it is asked anew whether somebody waits for this child.
 constexpr int slice_ms = 1000;
+// Of one call's parts at a time.
+constexpr int most_parts = 16;
 
 bool somebody_waits() noexcept {
     return waiting() == Waiting::pressure;
@@ -97,6 +100,41 @@ bool made_nonblocking(int fd) noexcept {
     return flags >= 0 && (static_cast<unsigned>(flags) & unsigned{O_NONBLOCK}) != 0;
 }
 
+// What is left of these parts behind so many bytes. Returns how many parts.
+std::size_t drop_sent(iovec* parts, std::size_t count, std::size_t sent) noexcept {
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+        const iovec part = parts[i];
+        const std::size_t gone = sent < part.iov_len ? sent : part.iov_len;
+        sent -= gone;
+        if (gone < part.iov_len) {
+            parts[kept++] = {static_cast<std::byte*>(part.iov_base) + gone, part.iov_len - gone};
+        }
+    }
+    return kept;
+}
+
+// All of it; or what has been sent before an error, or -1.
+ssize_t send_all(iovec* parts, std::size_t count, int flags) noexcept {
+    const int fd = agent.connection.fd();
+    ssize_t total = 0;
+    for (;;) {
+        msghdr message{};
+        message.msg_iov = parts;
+        message.msg_iovlen = count;
+        const ssize_t sent = sendmsg(fd, &message, flags);
+        if (sent >= 0) {
+            total += sent;
+            count = drop_sent(parts, count, static_cast<std::size_t>(sent));
+            if (count == 0) {
+                return total;
+            }
+        } else if (errno != EAGAIN || made_nonblocking(fd) || !wait_for_room()) {
+            return total > 0 ? total : -1;
+        }
+    }
+}
+
 }  // namespace
 
 ssize_t receive_slowly(void* to, size_t size) noexcept {
@@ -134,24 +172,27 @@ Filled fill_slowly() noexcept {
 }
 
 ssize_t send_slowly(const iovec* parts, int count, int flags) noexcept {
-    const int fd = agent.connection.fd();
-    msghdr message{};
-    message.msg_iov = const_cast<iovec*>(parts);
-    message.msg_iovlen = static_cast<std::size_t>(count);
     const auto at_once = static_cast<int>(static_cast<unsigned>(flags) | unsigned{MSG_DONTWAIT});
-    for (;;) {
-        const ssize_t sent = sendmsg(fd, &message, at_once);
-        if (sent >= 0 || errno != EAGAIN) {
-            return sent;
+    // A blocking socket takes all of it, and lsphp expects nothing else: it would send parts twice.
+    ssize_t total = 0;
+    for (int begin = 0; begin < count; begin += most_parts) {
+        iovec group[most_parts];
+        std::size_t size = 0;
+        std::size_t wanted = 0;
+        for (int i = begin; i < count && i < begin + most_parts; ++i) {
+            group[size++] = parts[i];
+            wanted += parts[i].iov_len;
         }
-        if (made_nonblocking(fd)) {
-            errno = EAGAIN;
-            return -1;
+        const ssize_t sent = send_all(group, size, at_once);
+        if (sent < 0) {
+            return total > 0 ? total : -1;
         }
-        if (!wait_for_room()) {
-            return -1;
+        total += sent;
+        if (static_cast<std::size_t>(sent) < wanted) {
+            break;
         }
     }
+    return total;
 }
 
 }  // namespace cede::agent

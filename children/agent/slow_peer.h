@@ -15,8 +15,8 @@ ssize_t receive_slowly(void* to, size_t size) noexcept;
 enum class Filled { data, end, failed };
 Filled fill_slowly() noexcept;
 
-// As sendmsg(2) with these flags on a blocking socket, but it may take a part only. EPIPE, without a signal:
-// the peer has not read its answer in time.
+// As sendmsg(2) with these flags on a blocking socket. EPIPE, without a signal: the peer has not read its
+// answer in time.
 ssize_t send_slowly(const iovec* parts, int count, int flags) noexcept;
 
 }  // namespace cede::agent

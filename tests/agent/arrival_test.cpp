@@ -207,7 +207,7 @@ TEST_CASE("a probe is answered without PHP, however long it has waited") {
     stage.control().max_wait_ms = 500;
     const std::string probe = request(pair("SCRIPT_NAME", "/ping") + pair("COMMAND", "hello"));
     const std::string pong =
-        "Status: 200 OK\r\nContent-Type: text/plain\r\nCache-Control: no-cache, no-store\r\n\r\npong\n";
+        "Status: 200 OK\r\nContent-Type: text/plain\r\nCache-Control: no-cache, no-store, must-revalidate\r\n\r\npong";
     Ends handed = tcp_pair();
     REQUIRE(send_text(handed.theirs.get(), probe));
     stage.hand_off(std::move(handed.ours), ms_ago(600));
@@ -233,7 +233,7 @@ TEST_CASE("lsapi: refused, probed and dropped in the protocol's own words") {
     const lsapi::Answer answer = client.read_answer();
     CHECK(answer.complete);
     CHECK(answer.status == 503);
-    CHECK(answer.text == "All workers are busy.\n");
+    CHECK(answer.text == "All children are busy.\n");
     CHECK(stage.slot(0).overdue.load() == 1);
     CHECK(client.ask(lsapi::command("hello")) == "hello");
     Ends gone = tcp_pair();

@@ -89,6 +89,7 @@ TEST_CASE("a child's states follow its connection") {
     const TempDirectory directory;
     const Gate gate{directory.path("gate")};
     StandIn stand_in;
+    stand_in.keep_parts();
     stand_in.wait_until_ready();
     stand_in.start_child();
     UniqueFd client = stand_in.connect();

@@ -55,7 +55,7 @@ class Groups final : public Listener {
           request_(web_server(options.protocol).build_request(options.script, options.keep_alive)),
           answered_(std::size_t{options.groups} * options.clients),
           groups_(options.groups) {
-        const auto seconds_in_all = static_cast<std::size_t>(options.duration / second) + 1;
+        const auto seconds_in_all = static_cast<std::size_t>((options.duration + second - 1) / second);
         for (Group& group : groups_) {
             group.seconds.resize(seconds_in_all);
         }
@@ -85,7 +85,9 @@ class Groups final : public Listener {
             return;
         }
         Group& group = groups_[what.slot / options_.clients];
-        Second& now_second = group.seconds[static_cast<std::size_t>((what.at - begin_) / second)];
+        // One step can bring answers from behind the end.
+        const auto at = static_cast<std::size_t>((what.at - begin_) / second);
+        Second& now_second = group.seconds[std::min(at, group.seconds.size() - 1)];
         group.tally.add(what);
         if (what.failure != Failure::none) {
             ++now_second.failures;
@@ -138,13 +140,13 @@ class Groups final : public Listener {
 };
 
 // For a reader; the object on the standard output has the same.
-void print_table(const std::vector<Group>& groups, std::size_t seconds) {
+void print_table(const std::vector<Group>& groups) {
     std::fputs("     ", stderr);
     for (std::size_t each = 0; each < groups.size(); ++each) {
         std::fprintf(stderr, " | group %zu: answers kept %%   new fail", each + 1);
     }
     std::fputs("\n", stderr);
-    for (std::size_t at = 0; at < seconds; ++at) {
+    for (std::size_t at = 0; at < groups.front().seconds.size(); ++at) {
         std::fprintf(stderr, "%3zu s", at + 1);
         for (const Group& group : groups) {
             const Second& each = group.seconds[at];
@@ -183,7 +185,7 @@ JsonObject run_groups(const Options& options) {
     const Nanoseconds begin = now();
     groups.run();
     if (options.table) {
-        print_table(groups.groups(), static_cast<std::size_t>(options.duration / second));
+        print_table(groups.groups());
     }
     Second all;
     // Without those in which a group begins: nobody's first request is on a kept connection.

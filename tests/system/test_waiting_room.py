@@ -89,16 +89,16 @@ def test_half_a_head_whose_client_goes_is_gone_at_once(start):
     halves = [pool.connect() for _ in range(30)]
     for connection in halves:
         connection.send(pool.request("hello.php")[:40])
-    control = Control(pool, start.binary)
-    held = lambda: len(os.listdir(f"/proc/{pool.pid}/fd"))  # noqa: E731
-    before = None
+
+    def held():
+        return len(os.listdir(f"/proc/{pool.pid}/fd"))
+
     with pool.connect() as connection:
         assert pool.ask(connection, "hello.php").text == "hello\n"
         before = held()
         close_all(halves)
         eventually(lambda: held() <= before - 25, "their descriptors are closed")
         assert pool.ask(connection, "hello.php").text == "hello\n"
-    assert control.status["children"]["by_state"]["busy"] == 0
 
 
 def test_two_hundred_half_read_heads_do_not_delay_a_good_request(start):
@@ -119,19 +119,19 @@ def test_two_hundred_half_read_heads_do_not_delay_a_good_request(start):
 
 
 def test_with_lifo_the_newest_is_served_once_some_have_waited_too_long(start, folder):
-    pool = start.cede(children=1, options=["--max-wait", "700ms", "--overload", "lifo"])
-    running, _ = occupy(pool, start, 1400)
+    pool = start.cede(children=1, options=["--max-wait", "800ms", "--overload", "lifo"])
+    running, _ = occupy(pool, start, 1200)
     path = os.path.join(folder, "ran")
     early = [pool.connect() for _ in range(4)]
     for number, connection in enumerate(early):
         connection.send(pool.request("record.php", f"file={path}&id=early{number}"))
     for connection in early:
         assert connection.read_response().status == 503
-    # A request is about to be served: of these the last.
+    # These wait for less than that, and the first of them is served last.
     late = [pool.connect() for _ in range(4)]
     for number, connection in enumerate(late):
         connection.send(pool.request("record.php", f"file={path}&id=late{number}"))
-        time.sleep(0.05)  # so that it is known who is the newest
+        time.sleep(0.03)  # so that it is known who is the newest
     for connection in late:
         assert connection.read_response().status == 200
     running[0].result()

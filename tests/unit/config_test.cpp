@@ -368,6 +368,14 @@ TEST_CASE("each mistake in a file is reported with its line, also where the comm
     }
 }
 
+TEST_CASE("an order for those who wait too long needs to know what is too long") {
+    for (const char* const order : {"lifo", "reject"}) {
+        check_error(parse({"--overload", order, "--", "php"}), {"--overload", order, "--max-wait"});
+        CHECK(parse({"--overload", order, "--max-wait", "1s", "--", "php"}).has_value());
+    }
+    CHECK(parse({"--overload", "fifo", "--", "php"}).has_value());
+}
+
 TEST_CASE("a configuration that is no readable regular file of a sane size is refused") {
     const TempDirectory directory;
     const auto refused = [](const std::string& path, const Words& parts) {

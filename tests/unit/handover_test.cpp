@@ -50,7 +50,10 @@ Handover complete() {
                          {4, 101, -1, false, false, true, 3, 0, 1, 2, 3}};
     handover.outputs = {{1, 3, 2, "child=3 gen=4 pid=100"}};
     handover.parked = {{0, 1'000'000'000'000'000'000U}, {1, 5}};
+    handover.fresh = {{1, 8}};
+    handover.partial = {{2, 9}};
     handover.leaving = {{2, 6}};
+    handover.lingering = {{0, 10}};
     handover.queued = {{0, 7}};
     return handover;
 }
@@ -92,7 +95,10 @@ TEST_CASE("what is written is read") {
     CHECK(read->outputs.front().author == "child=3 gen=4 pid=100");
     REQUIRE(read->parked.size() == 2);
     CHECK(read->parked.front().since_ns == 1'000'000'000'000'000'000U);
+    CHECK(read->fresh.front().since_ns == 8);
+    CHECK(read->partial.front().since_ns == 9);
     CHECK(read->leaving.front().since_ns == 6);
+    CHECK(read->lingering.front().since_ns == 10);
     CHECK(read->queued.front().since_ns == 7);
     CHECK(descriptors_of(*read).size() == 5 + 1 + 1 + 1 + 1 + 4);
 }

@@ -79,11 +79,11 @@ TEST_CASE("whoever would wait too long behind the others is refused at once, if 
 }
 
 TEST_CASE("newest first leaves few where they can't be put into another order, and some for each child") {
-    CHECK(most_handed(false, 5.0) == std::numeric_limits<std::size_t>::max());
-    CHECK(most_handed(true, std::nullopt) >= 1);
-    CHECK(most_handed(true, 0.0) < 10);
-    CHECK(most_handed(true, 10'000.0) >= 100);
-    CHECK(most_handed(true, 1e300) < 2'000'000);
+    CHECK(most_handed(false, 10, 5.0) == std::numeric_limits<std::size_t>::max());
+    CHECK(most_handed(true, 10, std::nullopt) == 10);
+    CHECK(most_handed(true, 10, 100.0) == 12);
+    CHECK(most_handed(true, 10, 10'000.0) >= 100);
+    CHECK(most_handed(true, 10, 1e300) < 2'000'000);
 }
 
 TEST_CASE("in any history nobody who may still wait is refused, and nobody who may not is kept") {

@@ -83,7 +83,7 @@ def test_a_reload_makes_no_queue(start):
 def test_children_that_are_all_due_at_once_make_no_queue(start, rule, least):
     calm = measured(start.cede(children=CHILDREN), SECONDS)
     pool = start.cede(children=CHILDREN, options=[*rule, "--recycle-jitter", "0%"])
-    busy = measured(pool, SECONDS)
+    busy = measured(pool, 2 * SECONDS)
     started = Control(pool, start.binary).status["totals"]["children_started"]
     assert started >= least
     no_queue_more(calm, busy)

@@ -121,6 +121,7 @@ json::object saturation_of(const Status::Saturation& saturation) {
 // Whoever met them: a child, or the supervisor.
 json::object totals_of(const Status& status) {
     const Counts& counts = status.totals;
+    const Totals::Events& own = status.events;
     return {{"requests", counts.requests},
             {"accepted", counts.accepted},
             {"taken", counts.taken},

@@ -136,6 +136,8 @@ json::object totals_of(const Status& status) {
             {"bodies_timed_out", counts.bodies_timed_out + own.bodies_too_slow},
             {"writes_timed_out", counts.writes_timed_out},
             {"busy_s", seconds(std::chrono::duration<double, std::micro>{counts.busy_us})},
+            {"silent_closed", own.silent_closed},
+            {"pulled", own.pulled},
             {"children_started", status.events.started},
             {"children_ended", status.events.ended},
             {"children_killed", status.events.killed},

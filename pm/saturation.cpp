@@ -55,16 +55,14 @@ void Saturation::look(const Look& look, Clock::time_point now) {
         event_->begun = now;
     }
     event_->last = now;
+    if (now - event_->begun < shortest) {
+        return;  // children may be about to take some of them, or have not counted yet that they have
+    }
     event_->most = std::max(event_->most, look.waiting);
-    // At the first look children may not have counted yet what they have just taken.
-    if (!event_->real && now - event_->begun >= shortest) {
-        event_->real = true;
-        event_->arrived_before = look.arrived - std::min(look.arrived, event_->most);
+    if (!std::exchange(event_->real, true)) {
+        event_->arrived_before = look.arrived - std::min(look.arrived, look.waiting);
     }
-    if (event_->real) {
-        event_->waited =
-            std::max(event_->waited, look.arrived - std::min(look.arrived, event_->arrived_before));
-    }
+    event_->waited = std::max(event_->waited, look.arrived - std::min(look.arrived, event_->arrived_before));
 }
 
 void Saturation::end() {
@@ -129,7 +127,7 @@ Saturation::Clock::time_point Saturation::due() const noexcept {
         return event_->last + calm;
     }
     if (!ended_.empty()) {
-        return Clock::time_point::min();
+        return {};  // at once
     }
     return left_out_.times > 0 ? next_told_ : Clock::time_point::max();
 }

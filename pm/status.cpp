@@ -118,7 +118,7 @@ json::object saturation_of(const Status::Saturation& saturation) {
     return object;
 }
 
-// Whoever met them: a child, or the supervisor.
+// What becomes of requests that no child gets to see counts as if a child had done it.
 json::object totals_of(const Status& status) {
     const Counts& counts = status.totals;
     const Totals::Events& own = status.events;

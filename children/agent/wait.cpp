@@ -131,10 +131,12 @@ bool above_keepalive_limit() noexcept {
     return connected > limit;
 }
 
-// A peer that has just connected is about to send: that is worth a moment, to spare both a detour.
+// A peer that has just connected is about to send: that is worth a moment, to spare both a detour. To a
+// reserved child nothing ever comes back, and others may be busy for long: it waits as long as health checks
+// of a machine under load may take.
 bool speaks_soon() noexcept {
     pollfd watched{agent.connection.fd(), POLLIN, 0};
-    const timespec moment{0, 250'000};
+    const timespec moment{0, agent.reserved ? 100'000'000 : 250'000};
     return ppoll(&watched, 1, &moment, nullptr) > 0;
 }
 

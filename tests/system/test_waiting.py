@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is told of those who wait, how many may, and the children that are kept for new connections."""
+import contextlib
 import os
 import re
 import signal
@@ -207,43 +208,51 @@ def test_a_full_queue_is_counted_and_told_with_what_helps(start):
 # --- the reserve ------------------------------------------------------------------------------------
 
 
+@contextlib.contextmanager
+def all_but_the_reserve_busy(pool, control, milliseconds):
+    """Of three children, by requests on parked connections, of which two more wait."""
+    kept = kept_connections(pool, 10)
+    eventually(lambda: control.status["connections"]["parked"] >= 8 and
+               control.status["children"]["by_state"]["free"] >= 1, "the reserved child has parked what it had")
+    slow = [Background(pool.ask, connection, "sleep.php", f"ms={milliseconds}") for connection in kept[:4]]
+
+    def so():
+        now = control.status
+        states = now["children"]["by_state"]
+        return states["busy"] == 2 and states["free"] == 1 and now["waiting"]["handed"] == 2
+
+    eventually(so, "all but one are busy, and two requests wait")
+    yield
+    assert not any(one.done for one in slow)
+    for one in slow:
+        assert one.result().text == f"slept {milliseconds}\n"
+    close_all(kept)
+
+
 def test_a_new_connection_is_served_while_parked_ones_have_all_other_children(start):
     pool, control = controlled(start, children=3, options=["--probe-reserve", "1"])
-    kept = kept_connections(pool, 10)
-    eventually(lambda: control.status["connections"]["parked"] >= 7, "most are parked")
-    slow = [Background(pool.ask, connection, "sleep.php", "ms=1500") for connection in kept]
-    eventually(lambda: control.status["children"]["by_state"]["busy"] == 2, "all but one are busy")
-    begin = time.monotonic()
-    for _ in range(10):
-        assert pool.get("hello.php").text == "hello\n"
-    assert time.monotonic() - begin < 1
-    assert control.status["children"]["by_state"]["busy"] == 2
-    for one in slow:
-        one.result()
-    close_all(kept)
+    with all_but_the_reserve_busy(pool, control, 3000):
+        for _ in range(10):
+            assert pool.get("hello.php").text == "hello\n"
 
 
 def test_another_child_is_reserved_when_that_one_ends_and_after_a_reload(start):
     pool, control = controlled(start, children=3, options=["--probe-reserve", "1"])
 
-    def probe_beside_parked_ones():
-        kept = kept_connections(pool, 10)
-        slow = [Background(pool.ask, connection, "sleep.php", "ms=700") for connection in kept[:4]]
-        eventually(lambda: control.status["children"]["by_state"]["busy"] == 2, "all but one are busy")
-        reserved = int(pool.get("pid.php").text)
-        assert pool.get("pid.php").text == str(reserved)
-        for one in slow:
-            one.result()
-        close_all(kept)
-        return reserved
+    def reserved():
+        with all_but_the_reserve_busy(pool, control, 2000):
+            pids = {int(pool.get("pid.php").text) for _ in range(3)}
+        assert len(pids) == 1
+        return pids.pop()
 
-    first = probe_beside_parked_ones()
+    first = reserved()
     os.kill(first, signal.SIGKILL)
-    second = eventually(lambda: pool.wait_for_children(3, without=[first]) and probe_beside_parked_ones(), "another")
+    pool.wait_for_children(3, without=[first])
+    second = reserved()
     assert second != first
     code, _, error = control.command("reload")
     assert code == 0, error
-    assert probe_beside_parked_ones() not in (first, second)
+    assert reserved() not in (first, second)
 
 
 def test_a_pool_on_demand_keeps_its_reserve(start):

@@ -330,3 +330,19 @@ TEST_CASE("a listener never lands on descriptors 0 to 2") {
     });
     CHECK(result == "above");
 }
+
+TEST_CASE("a backlog is set anew while the socket listens; an inherited one only by who says so") {
+    for (const bool created : {true, false}) {
+        CAPTURE(created);
+        Listener listener;
+        listener.fd = listening_socket(loopback4(), 64);
+        listener.created = created;
+        listener.backlog_asked = listener.backlog_granted = 64;
+        listener.set_backlog(32);
+        CHECK(listener.backlog_granted == (created ? 32 : 64));
+        listener.set_backlog(40, Listener::Whose::anybodys);
+        CHECK(listener.backlog_asked == 40);
+        CHECK(listener.backlog_granted == 40);
+    }
+    CHECK(most_granted() == static_cast<unsigned>(somaxconn()));
+}

@@ -36,7 +36,11 @@ UniqueFd PartialLot::on_event(const Poller::Event& event) {
         return leave(event.tag.index);
     }
     // What is not there now will never come.
-    if (peek.kind == Kind::gone || (event.flags & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) {
+    const bool over = (event.flags & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
+    if (over && peek.has_head() && limits_.run_abandoned) {
+        return leave(event.tag.index);
+    }
+    if (over || peek.kind == Kind::gone) {
         ++counts_.gone;
         leave(event.tag.index).reset();
         return {};

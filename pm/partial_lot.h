@@ -22,6 +22,7 @@ class PartialLot {
     struct Limits {
         std::chrono::milliseconds head{0};  // from its first byte on; 0: none
         std::chrono::milliseconds body{0};  // without a new byte
+        bool run_abandoned = false;         // a head whose peer sends no more is for a child, too
     };
     struct Counts {
         std::uint64_t gone = 0;  // their peers went

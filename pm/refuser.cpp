@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "children/own_answers.h"
 #include "pm/limits.h"
 
 namespace cede::pm {

@@ -79,7 +79,7 @@ void Supervisor::publish_settings() {
     dispatcher_.set_give_up_by(config_.give_up == GiveUp::park ? children::GiveUpBy::parking
                                                                : children::GiveUpBy::closing);
     dispatcher_.set_patience({{config_.max_wait, config_.overload, config_.run_abandoned, config_.ping_path},
-                              {config_.read_timeout, config_.body_timeout},
+                              {config_.read_timeout, config_.body_timeout, config_.run_abandoned},
                               config_.first_byte_timeout});
 }
 

@@ -4,6 +4,7 @@ import collections
 
 from support import kinds
 from support.clients import close_all, kept_connections
+from support.control import Control
 from support.waiting import eventually, parallel
 
 pytestmark = kinds.both
@@ -33,10 +34,12 @@ def test_no_child_serves_more_than_its_quota_and_no_request_fails(start):
 def test_requests_whose_clients_leave_count_for_the_quota(start):
     pool = start.cede(children=1, listen=[start.new_address("unix")],
                       options=["--max-requests", "2", "--recycle-jitter", "0%"])
+    control = Control(pool, start.binary)
     first = pool.children[0]
-    for _ in range(2):
+    for number in (1, 2):
         with pool.connect() as leaves:
             leaves.send(pool.request("sleep.php", "ms=50"))
+            eventually(lambda: control.status["totals"]["begun"] == number, "it has begun")
     assert pool.get("pid.php").text != str(first)
 
 

@@ -12,7 +12,7 @@
 namespace cede::pm {
 
 // When requests have to wait, told from one look to the next: that they begin to, and that they don't any
-// more, with how long, how many, and why. Somebody who waits for less than two looks, or 10 ms, is no event:
+// more, with how long, how many, and why. Somebody who waits for less than 50 ms is no event:
 // that happens all the time where connections are kept open. Of events in quick succession the first is told,
 // then one each 10 seconds with the sum of those between. Pure: the caller tells the time.
 class Saturation {
@@ -55,7 +55,7 @@ class Saturation {
     // Since when requests have to wait, if they do.
     [[nodiscard]] std::optional<Clock::time_point> since() const noexcept;
 
-    static constexpr auto shortest = std::chrono::milliseconds{10};
+    static constexpr auto shortest = std::chrono::milliseconds{50};
     static constexpr auto calm = std::chrono::milliseconds{100};  // without, it is over
     static constexpr auto fold = std::chrono::seconds{10};
 

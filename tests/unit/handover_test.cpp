@@ -100,7 +100,7 @@ TEST_CASE("what is written is read") {
     CHECK(read->leaving.front().since_ns == 6);
     CHECK(read->lingering.front().since_ns == 10);
     CHECK(read->queued.front().since_ns == 7);
-    CHECK(descriptors_of(*read).size() == 5 + 1 + 1 + 1 + 1 + 4);
+    CHECK(descriptors_of(*read).size() == 5 + 1 + 1 + 1 + 1 + 7);
 }
 
 TEST_CASE("a file that could still change is refused") {

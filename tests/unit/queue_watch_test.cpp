@@ -94,13 +94,13 @@ TEST_CASE("the pool is saturated while somebody waits in vain, and not while a c
     clients.push_back(stage.arrive());
     clients.push_back(stage.arrive());
     stage.look();
-    std::this_thread::sleep_for(20ms);
+    std::this_thread::sleep_for(60ms);
     stage.look();
     CHECK(sums().times + sums().moments == 0);
     stage.set(0, ChildState::busy);
     stage.set(1, ChildState::busy);
     stage.look();
-    std::this_thread::sleep_for(20ms);
+    std::this_thread::sleep_for(60ms);
     stage.look();
     CHECK(sums().times == 1);
     CHECK(sums().waited == 2);

@@ -207,7 +207,8 @@ TEST_CASE("a probe is answered without PHP, however long it has waited") {
     stage.control().max_wait_ms = 500;
     const std::string probe = request(pair("SCRIPT_NAME", "/ping") + pair("COMMAND", "hello"));
     const std::string pong =
-        "Status: 200 OK\r\nContent-Type: text/plain\r\nCache-Control: no-cache, no-store, must-revalidate\r\n\r\npong";
+        "Status: 200 OK\r\nContent-Type: text/plain\r\nCache-Control: no-cache, no-store, "
+        "must-revalidate\r\n\r\npong";
     Ends handed = tcp_pair();
     REQUIRE(send_text(handed.theirs.get(), probe));
     stage.hand_off(std::move(handed.ours), ms_ago(600));

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Clients that are slow while a script runs for them, and what scripts learn of their request's wait."""
 import json
+import os
+import signal
 import time
 
 import pytest
@@ -133,3 +135,21 @@ def test_a_part_of_a_request_behind_a_question_holds_no_child(start):
         assert pool.get("hello.php").text == "hello\n"
         connection.send(data[40:])
         assert connection.read_to_end().count(b"hello\n") == 1
+
+
+@kinds.both
+def test_a_part_of_a_request_survives_the_death_of_all_children(start):
+    pool = start.cede(children=2)
+    data = pool.request("echo.php", body=b"x" * 5000)
+    parts = [pool.connect() for _ in range(4)]
+    for connection, size in zip(parts, (1, 30, len(data) - 4000, len(data) - 1)):
+        connection.send(data[:size])
+        eventually(lambda: pool.parked(connection), "the supervisor has it")
+    victims = pool.children
+    for pid in victims:
+        os.kill(pid, signal.SIGKILL)
+    pool.wait_for_children(2, without=victims)
+    for connection, size in zip(parts, (1, 30, len(data) - 4000, len(data) - 1)):
+        connection.send(data[size:])
+        assert connection.read_response().body == b"x" * 5000
+        connection.close()

@@ -44,7 +44,7 @@ void while_stopped(Stage& stage, While happens) {
 }
 
 constexpr std::string_view refusal =
-    "Status: 503 Service Unavailable\r\nContent-Type: text/plain\r\nRetry-After: 1\r\n\r\nAll workers are "
+    "Status: 503 Service Unavailable\r\nContent-Type: text/plain\r\nRetry-After: 1\r\n\r\nAll children are "
     "busy.\n";
 
 }  // namespace

@@ -96,6 +96,9 @@ struct Doorbell {
 // --- supervisor -> any free child: a connection with a request, attached ---
 struct Handoff {
     std::uint64_t readable_since_ns = 0;  // CLOCK_MONOTONIC: the request waits since then
+    // Not 0: it is a part of a request, and the rest has to be waited for by whoever takes it.
+    std::uint32_t as_it_is = 0;
+    std::uint32_t reserved = 0;
 };
 
 }  // namespace cede::children

@@ -73,10 +73,12 @@ void Dispatcher::on_event(const Poller::Event& event) {
             asked = lot_.on_event(event);
             break;
         case Poller::Kind::fresh:
-            asked = fresh_.on_event(event);
+            if (children::UniqueFd first = fresh_.on_event(event)) {
+                hand_over(std::move(first), false);
+            }
             break;
         case Poller::Kind::partial:
-            asked = partial_.on_event(event);
+            take_whole(partial_.on_event(event));
             break;
         case Poller::Kind::leaving:
             asked = leaving_.on_event(event);
@@ -145,6 +147,7 @@ void Dispatcher::look() {
     const auto now = std::chrono::steady_clock::now();
     watch_.sample(readings_, now);
     if (waiting == 0) {
+        in_vain_ = false;
         watch_.judged(false, 0, now);
         (void)carry_out({});
         return;
@@ -168,6 +171,7 @@ void Dispatcher::look() {
             wake_free(queued + handed);
         }
         if (carry_out(decision)) {
+            in_vain_ = in_vain;
             watch_.judged(in_vain, queued + handed, now);
             return;
         }

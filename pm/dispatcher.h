@@ -139,7 +139,8 @@ class Dispatcher {
     void close_silent_new(std::uint64_t now_ns);
     [[nodiscard]] std::chrono::milliseconds holding_interval() const noexcept;
     void tend_waiting_room(std::uint64_t now_ns);
-    void hand_over(children::UniqueFd connection);
+    void hand_over(children::UniqueFd connection, bool arrives = true);
+    void take_whole(PartialLot::Leaving leaving);
     [[nodiscard]] bool crowded() noexcept;
     void look();
     [[nodiscard]] std::uint64_t listen_queue() noexcept;
@@ -187,6 +188,7 @@ class Dispatcher {
     std::uint64_t answered_due_ns_ = 0;
     children::GiveUpBy give_up_by_;
     bool closing_for_room_ = false;
+    bool in_vain_ = false;  // by the latest look no child was free or idle for somebody
     bool watching_ = false;
     bool look_ = false;
     bool wake_ = false;

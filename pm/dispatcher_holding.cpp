@@ -52,12 +52,22 @@ void Dispatcher::adopt(const Holdings& holdings) {
     wake_later();
 }
 
-void Dispatcher::hand_over(children::UniqueFd connection) {
+// `arrives`: nobody has counted it yet as one who waits.
+void Dispatcher::hand_over(children::UniqueFd connection, bool arrives) {
     const bool pressure = mark_ == Waiting::pressure;
-    watch_.handed(1);
+    watch_.handed(arrives ? 1 : 0);
     waiting_room_.push(std::move(connection), children::monotonic_ns(), pressure);
     // Under pressure every child looks into the queue by itself as soon as it can.
     look_ = look_ || !pressure;
+}
+
+void Dispatcher::take_whole(PartialLot::Leaving leaving) {
+    if (leaving.connection && leaving.as_it_is) {
+        handoff_.push(std::move(leaving.connection), children::monotonic_ns(), true);
+        look_ = true;
+    } else if (leaving.connection) {
+        hand_over(std::move(leaving.connection), false);
+    }
 }
 
 void Dispatcher::park_all() {
@@ -209,7 +219,10 @@ void Dispatcher::tend_waiting_room(std::uint64_t now_ns) {
     moment.now_ns = now_ns;
     moment.pressure = mark_ == Waiting::pressure;
     moment.draining = draining_;
-    moment.listen_age = watch_.head_age(std::chrono::steady_clock::now());
+    const auto now = std::chrono::steady_clock::now();
+    moment.in_vain = in_vain_;
+    moment.listen_age = watch_.head_age(now);
+    moment.age_behind = [this, now](std::size_t in_front) { return watch_.age_behind(now, in_front); };
     // A part is left for what children park.
     const std::size_t places = room_.held - room_.held / 8;
     moment.places = places > held() ? places - held() : 0;

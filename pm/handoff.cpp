@@ -48,12 +48,12 @@ void Handoff::push(children::UniqueFd connection) {
     push(std::move(connection), children::monotonic_ns());
 }
 
-void Handoff::push(children::UniqueFd connection, std::uint64_t since_ns) {
+void Handoff::push(children::UniqueFd connection, std::uint64_t since_ns, bool as_it_is) {
     // Nearly all have only begun to wait.
     const auto place = queue_.empty() || queue_.back().since_ns <= since_ns
                            ? queue_.end()
                            : std::ranges::upper_bound(queue_, since_ns, {}, &Ready::since_ns);
-    queue_.insert(place, {std::move(connection), since_ns});
+    queue_.insert(place, {std::move(connection), since_ns, as_it_is});
 }
 
 std::vector<Held> Handoff::list() const {
@@ -89,6 +89,7 @@ void Handoff::pump() noexcept {
         for (std::size_t i = 0; i < count; ++i) {
             const Ready& ready = queue_[newest_first_ ? queue_.size() - 1 - i : i];
             messages[i].readable_since_ns = ready.since_ns;
+            messages[i].as_it_is = ready.as_it_is ? 1 : 0;
             batch[i] = {&messages[i], sizeof messages[i], ready.connection.get()};
         }
         const std::size_t sent = children::send_batch(ours_.get(), std::span{batch}.first(count));
@@ -137,7 +138,7 @@ std::size_t Handoff::take_back(std::uint64_t before_ns) {
         }
         handed_.pop_front();
         if (received.fd >= 0) {
-            push(children::UniqueFd{received.fd}, message.readable_since_ns);
+            push(children::UniqueFd{received.fd}, message.readable_since_ns, message.as_it_is != 0);
             ++taken;
         }
     }

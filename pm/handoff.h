@@ -32,7 +32,7 @@ class Handoff {
     // Queues a connection; pump() moves it on.
     void push(children::UniqueFd connection);
     // One that has waited since this time (CLOCK_MONOTONIC).
-    void push(children::UniqueFd connection, std::uint64_t since_ns);
+    void push(children::UniqueFd connection, std::uint64_t since_ns, bool as_it_is = false);
     // Those in here, not in the kernel, in order.
     [[nodiscard]] std::vector<Held> list() const;
     // Moves on as many as the kernel takes, or as set_order() allows. Also for each event of kind `handoff`.
@@ -41,6 +41,7 @@ class Handoff {
     struct Ready {
         children::UniqueFd connection;
         std::uint64_t since_ns = 0;
+        bool as_it_is = false;  // a part of a request, which nobody but a child can wait for
     };
     // The same ones, the longest-waiting in front; whoever changes it keeps it so.
     [[nodiscard]] std::deque<Ready>& queue() noexcept { return queue_; }

@@ -3,6 +3,7 @@
 
 #include <deque>
 #include <sys/epoll.h>
+#include <sys/socket.h>
 #include <utility>
 
 #include "children/clock.h"
@@ -12,6 +13,18 @@
 namespace cede::pm {
 
 using children::UniqueFd;
+
+namespace {
+
+constexpr unsigned most_pieces = 128;
+
+bool is_unix_socket(int fd) noexcept {
+    int domain = AF_UNSPEC;
+    socklen_t size = sizeof domain;
+    return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 && domain == AF_UNIX;
+}
+
+}  // namespace
 
 void PartialLot::add(UniqueFd connection, std::uint64_t since_ns) {
     const Poller::Tag tag = places_.next(Poller::Kind::partial);
@@ -25,7 +38,7 @@ void PartialLot::add(UniqueFd connection, std::uint64_t since_ns) {
     }
 }
 
-UniqueFd PartialLot::on_event(const Poller::Event& event) {
+PartialLot::Leaving PartialLot::on_event(const Poller::Event& event) {
     Place* const place = places_.find(event.tag);
     if (place == nullptr) {
         return {};
@@ -33,12 +46,12 @@ UniqueFd PartialLot::on_event(const Poller::Event& event) {
     const RequestPeek peek = peek_request(place->fd.get(), protocol_);
     using Kind = RequestPeek::Kind;
     if (peek.kind == Kind::ready || peek.kind == Kind::broken) {
-        return leave(event.tag.index);
+        return {leave(event.tag.index)};
     }
     // What is not there now will never come.
     const bool over = (event.flags & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
     if (over && peek.has_head() && limits_.run_abandoned) {
-        return leave(event.tag.index);
+        return {leave(event.tag.index), true};
     }
     if (over || peek.kind == Kind::gone) {
         ++counts_.gone;
@@ -48,8 +61,12 @@ UniqueFd PartialLot::on_event(const Poller::Event& event) {
     if (peek.bytes.size() > place->seen) {
         place->seen = peek.bytes.size();
         place->latest_ns = children::monotonic_ns();
+        ++place->pieces;
     }
     place->has_head = peek.has_head();
+    if (place->pieces >= most_pieces && is_unix_socket(place->fd.get())) {
+        return {leave(event.tag.index), true};
+    }
     return {};
 }
 

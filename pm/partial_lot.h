@@ -41,9 +41,14 @@ class PartialLot {
     // Closed if it can't be watched.
     void add(children::UniqueFd connection, std::uint64_t since_ns);
 
+    struct Leaving {
+        children::UniqueFd connection;  // none: it stays
+        bool as_it_is = false;          // it is still a part: a child has to wait for the rest
+    };
     // For an event of kind `partial`. One that a child can run, or that has broken the protocol, leaves; one
-    // whose peer has gone is closed.
-    [[nodiscard]] children::UniqueFd on_event(const Poller::Event& event);
+    // whose peer has gone is closed. What is unread in a Unix socket keeps its peer from sending, by the
+    // number of pieces (unix(7), SO_SNDBUF: some 280), so that one in many leaves as it is.
+    [[nodiscard]] Leaving on_event(const Poller::Event& event);
 
     // Closes who has been too slow, and says so in the log. To be called a few times a second.
     void tend(std::uint64_t now_ns);
@@ -64,6 +69,7 @@ class PartialLot {
         std::uint64_t latest_ns = 0;  // when the latest byte came
         std::size_t seen = 0;         // bytes
         bool has_head = false;
+        unsigned pieces = 0;
     };
     [[nodiscard]] children::UniqueFd leave(std::uint32_t index);
     [[nodiscard]] bool is_overdue(const Place& place, std::uint64_t now_ns) const noexcept;

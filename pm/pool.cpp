@@ -47,9 +47,10 @@ std::uint32_t Pool::count_ready() const noexcept {
     return static_cast<std::uint32_t>(std::ranges::count(children_, true, &Child::ready));
 }
 
-std::uint32_t Pool::count_reserved() const noexcept {
-    return static_cast<std::uint32_t>(std::ranges::count_if(
-        children_, [](const Child& child) { return child.reserved && !child.outdated && !child.leaving; }));
+std::uint32_t Pool::count_reserved(std::uint32_t generation) const noexcept {
+    return static_cast<std::uint32_t>(std::ranges::count_if(children_, [generation](const Child& child) {
+        return child.reserved && child.generation == generation && !child.leaving;
+    }));
 }
 
 std::uint32_t Pool::count_present() const noexcept {

@@ -62,7 +62,7 @@ class Pool {
     [[nodiscard]] std::uint32_t count(Phase phase) const noexcept;
     [[nodiscard]] std::uint32_t count_ready() const noexcept;
     // Of the running configuration, and not told to end.
-    [[nodiscard]] std::uint32_t count_reserved() const noexcept;
+    [[nodiscard]] std::uint32_t count_reserved(std::uint32_t generation) const noexcept;
     [[nodiscard]] bool empty() const noexcept { return count(Phase::vacant) == size(); }
 
     // Slots with a process whose place nobody else has taken.

@@ -15,9 +15,7 @@ std::uint64_t QueueClock::newly_taken(Clock::time_point now, std::uint64_t taken
         most_a_millisecond * static_cast<std::uint64_t>(std::clamp<std::int64_t>(
                                  passed, 0, std::chrono::milliseconds{std::chrono::hours{1}}.count()));
     std::uint64_t counted = begun_ && taken >= claimed_ ? taken - claimed_ : 0;
-    if (counted > most) {
-        counted = 0;
-    }
+    counted = std::min(counted, most);
     counted -= std::min(counted, owed_);
     const std::uint64_t seen = depth_ - std::min(depth_, depth);
     owed_ = seen - std::min(seen, counted);
@@ -82,8 +80,14 @@ void QueueClock::thin_out() {
 }
 
 QueueClock::Clock::duration QueueClock::head_age(Clock::time_point now) const noexcept {
-    return samples_.empty() ? Clock::duration::zero()
-                            : std::max(now - samples_.front().at, Clock::duration::zero());
+    return age_behind(now, 0);
+}
+
+QueueClock::Clock::duration QueueClock::age_behind(Clock::time_point now,
+                                                   std::uint64_t in_front) const noexcept {
+    const auto first = std::ranges::upper_bound(samples_, taken_ + in_front, {}, &Sample::arrived);
+    return first == samples_.end() ? Clock::duration::zero()
+                                   : std::max(now - first->at, Clock::duration::zero());
 }
 
 }  // namespace cede::pm

@@ -26,6 +26,9 @@ class QueueClock {
     // 0: nobody waits, by the latest sample.
     [[nodiscard]] Clock::duration head_age(Clock::time_point now) const noexcept;
 
+    // The same of who has so many in front; 0: nobody.
+    [[nodiscard]] Clock::duration age_behind(Clock::time_point now, std::uint64_t in_front) const noexcept;
+
     // How many have come so far, from any beginning. Never goes back.
     [[nodiscard]] std::uint64_t arrivals() const noexcept { return arrived_; }
 

@@ -23,6 +23,9 @@ bool accept_now(const QueueRules& rules, const ListenQueue& queue) noexcept {
     if (!queue.pressure || queue.closed || queue.head_age.count() <= 0) {
         return false;
     }
+    if (rules.reserve) {
+        return queue.head_age > longest_patience;  // whom those children do not take in time either
+    }
     if (rules.answers_pings || rules.overload == Overload::reject) {
         return true;
     }

@@ -18,6 +18,7 @@ struct QueueRules {
     std::chrono::nanoseconds max_wait{0};  // 0: no limit
     Overload overload = Overload::fifo;
     bool answers_pings = false;  // a request may be one that needs no child
+    bool reserve = false;        // there are children for who is in a listen queue, and for nobody else
 };
 
 // The listen queues and what is there to be had.

@@ -41,6 +41,9 @@ class QueueWatch {
     [[nodiscard]] Clock::duration head_age(Clock::time_point now) const noexcept {
         return clock_.head_age(now);
     }
+    [[nodiscard]] Clock::duration age_behind(Clock::time_point now, std::uint64_t in_front) const noexcept {
+        return clock_.age_behind(now, in_front);
+    }
     [[nodiscard]] QueueFullness& fullness(std::size_t listener) noexcept { return fullness_[listener]; }
     [[nodiscard]] Saturation& saturation() noexcept { return saturation_; }
     [[nodiscard]] const Saturation& saturation() const noexcept { return saturation_; }

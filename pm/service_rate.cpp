@@ -2,20 +2,24 @@
 #include "pm/service_rate.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace cede::pm {
 namespace {
 
-constexpr double window_s = 2.0;
+constexpr double least_window_s = 2.0;
 constexpr double least_measured_s = 0.5;
+constexpr std::uint64_t longest_window_ns = 60'000'000'000;
 constexpr double most_a_second = 1e6;  // of one child
+
+double seconds(std::uint64_t ns) noexcept {
+    return static_cast<double>(ns) * 1e-9;
+}
 
 }  // namespace
 
 void ServiceRate::sample(std::span<const std::uint64_t> answered, std::uint64_t now_ns) {
-    const bool measuring = sampled_at_ns_ != 0 && now_ns > sampled_at_ns_;
-    const double passed = measuring ? static_cast<double>(now_ns - sampled_at_ns_) * 1e-9 : 0;
+    const bool measuring = !samples_.empty() && now_ns > samples_.back().at_ns;
+    const double passed = measuring ? seconds(now_ns - samples_.back().at_ns) : 0;
     last_.resize(answered.size());
     double fresh = 0;
     for (std::size_t slot = 0; slot < answered.size(); ++slot) {
@@ -24,18 +28,28 @@ void ServiceRate::sample(std::span<const std::uint64_t> answered, std::uint64_t 
         }
         last_[slot] = answered[slot];
     }
-    sampled_at_ns_ = now_ns;
-    if (!measuring) {
-        return;
+    samples_.push_back({now_ns, samples_.empty() ? 0 : samples_.back().answered + fresh});
+    while (now_ns - samples_.front().at_ns > longest_window_ns) {
+        samples_.pop_front();
     }
-    // A true average at first, and then one in which what is older weighs less and less.
-    measured_s_ += passed;
-    const double weight = std::max(1 - std::exp(-passed / window_s), passed / measured_s_);
-    rate_ += (fresh / passed - rate_) * std::min(weight, 1.0);
 }
 
-std::optional<double> ServiceRate::per_second() const noexcept {
-    return measured_s_ >= least_measured_s ? std::optional{rate_} : std::nullopt;
+std::optional<double> ServiceRate::per_second(std::size_t children) const noexcept {
+    if (samples_.empty()) {
+        return std::nullopt;
+    }
+    const Sample& last = samples_.back();
+    const double enough = std::max<double>(static_cast<double>(children), 1);
+    double passed = 0;
+    double answered = 0;
+    for (auto before = samples_.rbegin(); before != samples_.rend(); ++before) {
+        passed = seconds(last.at_ns - before->at_ns);
+        answered = last.answered - before->answered;
+        if (passed >= least_window_s && answered >= enough) {
+            break;
+        }
+    }
+    return passed >= least_measured_s && answered >= enough ? std::optional{answered / passed} : std::nullopt;
 }
 
 }  // namespace cede::pm

@@ -3,15 +3,16 @@
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <span>
 #include <vector>
 
 namespace cede::pm {
 
-// How many requests a second children answer while there are more than they can take: a moving average over
-// some seconds. Pure: the time is given. The counters are the children's to write: none counts for more than
-// a child can do.
+// How many requests a second children answer while there are more than they can take: by as many as each of
+// them has answered at the latest, and by two seconds at the least. Pure: the time is given. The counters are
+// the children's to write: none counts for more than a child can do.
 class ServiceRate {
   public:
     // How often to sample.
@@ -21,16 +22,19 @@ class ServiceRate {
     // only: a time without begins the next measure.
     void sample(std::span<const std::uint64_t> answered, std::uint64_t now_ns);
     // What comes next is not to be measured together with what was.
-    void pause() noexcept { sampled_at_ns_ = 0; }
+    void pause() noexcept { samples_.clear(); }
 
-    // Nothing before there has been half a second of pressure.
-    [[nodiscard]] std::optional<double> per_second() const noexcept;
+    // Nothing before there has been half a second of pressure, or before so many children as there are have
+    // answered as many requests.
+    [[nodiscard]] std::optional<double> per_second(std::size_t children) const noexcept;
 
   private:
     std::vector<std::uint64_t> last_;
-    std::uint64_t sampled_at_ns_ = 0;
-    double rate_ = 0;
-    double measured_s_ = 0;
+    struct Sample {
+        std::uint64_t at_ns = 0;
+        double answered = 0;
+    };
+    std::deque<Sample> samples_;  // of the latest minute
 };
 
 }  // namespace cede::pm

@@ -48,10 +48,12 @@ Sizing::Change Sizing::decide(const Headcount& count, Clock::time_point now) {
         begun_ = missing <= places;
         return {std::min(missing, places), 0};
     }
-    const unsigned wanted = std::min(demand + sizes_.least_spare, sizes_.most);
+    const unsigned reserved = std::min(sizes_.reserved, count.reserved + count.starting);
+    const unsigned wanted =
+        std::min(std::max(demand + sizes_.least_spare, present + sizes_.reserved - reserved), sizes_.most);
     if (present < wanted) {
         // Whoever waits gets a child at once; the rate is for the spare ones.
-        const unsigned for_waiters = demand - std::min(demand, present);
+        const unsigned for_waiters = std::max(demand - std::min(demand, present), sizes_.reserved - reserved);
         const unsigned start =
             std::min({wanted - present, places, std::max(for_waiters, allowed_starts(now))});
         tokens_ = std::max(0.0, tokens_ - start);

@@ -78,7 +78,8 @@ void Supervisor::publish_settings() {
     control.slots_used = pool_.size();
     dispatcher_.set_give_up_by(config_.give_up == GiveUp::park ? children::GiveUpBy::parking
                                                                : children::GiveUpBy::closing);
-    dispatcher_.set_patience({{config_.max_wait, config_.overload, config_.run_abandoned, config_.ping_path},
+    dispatcher_.set_patience({{config_.max_wait, config_.overload, config_.run_abandoned, config_.ping_path,
+                               config_.probe_reserve > 0},
                               {config_.read_timeout, config_.body_timeout, config_.run_abandoned},
                               config_.first_byte_timeout});
 }

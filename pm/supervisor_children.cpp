@@ -195,8 +195,7 @@ std::optional<std::uint32_t> Supervisor::order_child(ZygoteHost& zygote, const C
     const auto chance = static_cast<unsigned>(random_() % chances);
     scoreboard_.slot(slot).quota = quota_of(config.max_requests, config.recycling.jitter_percent, chance);
     // The first ones of each generation; who takes the place of one that goes is one again.
-    const bool of_next = &zygote == next_zygote_.get();
-    const bool reserved = (of_next ? 0 : pool_.count_reserved()) < config.probe_reserve;
+    const bool reserved = pool_.count_reserved(zygote.generation()) < config.probe_reserve;
     scoreboard_.slot(slot).reserved = reserved ? 1 : 0;
     put_text(scoreboard_.slot(slot).ping_path, config.ping_path);
     put_text(scoreboard_.slot(slot).queue_start, config.queue_start);

@@ -106,7 +106,7 @@ void Supervisor::tend_queue(Clock::time_point now) {
 void Supervisor::tell_fullness(Clock::time_point now) {
     for (std::size_t i = 0; i < listeners_.size(); ++i) {
         const auto news = dispatcher_.watch().fullness(i).news(now);
-        if (!news) {
+        if (!news || !log_enabled(LogLevel::warning)) {
             continue;
         }
         const Listener& listener = listeners_[i];

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
+#include <limits>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -26,6 +27,11 @@ constexpr std::size_t most_refused = 512;
 constexpr std::uint64_t abandoned_interval_ns = 100'000'000;
 constexpr std::uint64_t shortage_pause_ns = 1'000'000'000;
 constexpr int least_backlog = 16;
+
+bool has_hung_up(int fd) noexcept {
+    pollfd watched{fd, POLLRDHUP, 0};
+    return poll(&watched, 1, 0) > 0;
+}
 
 // The peer has gone, or said that it sends no more: a web server that wants its answer does not.
 [[nodiscard]] std::vector<bool> peers_gone(std::span<const Handoff::Ready> some) {
@@ -54,7 +60,7 @@ void WaitingRoom::set(Settings settings) {
         handoff_.set_order(false, most_handed(false, 0, {}));
     }
     settings_ = std::move(settings);
-    rules_ = {settings_.max_wait, settings_.overload, !settings_.ping_path.empty()};
+    rules_ = {settings_.max_wait, settings_.overload, !settings_.ping_path.empty(), settings_.reserve};
 }
 
 void WaitingRoom::push(UniqueFd connection, std::uint64_t since_ns, bool pressure) {
@@ -66,6 +72,11 @@ void WaitingRoom::push(UniqueFd connection, std::uint64_t since_ns, bool pressur
 }
 
 void WaitingRoom::tend(const Moment& moment) {
+    children_ = moment.children;
+    in_vain_ = moment.in_vain;
+    if (std::exchange(pressure_, moment.pressure) != moment.pressure && moment.pressure) {
+        look_at_all();
+    }
     if (moment.pressure) {
         if (!moment.answered.empty()) {
             rate_.sample(moment.answered, moment.now_ns);
@@ -95,13 +106,17 @@ void WaitingRoom::pull(const Moment& moment) {
     const std::size_t waiting = handoff_.queued();
     const std::size_t most =
         std::min({granted > waiting ? granted - waiting : 0, moment.places, most_pulled});
+    // In turn, so that a flood on one keeps nobody waiting on another.
     std::vector<Handoff::Ready> arrived;
-    for (Listener& listener : listeners_) {
-        if (!accept_from(listener, most, arrived, moment)) {
+    const std::size_t share = (most + listeners_.size() - 1) / listeners_.size();
+    for (std::size_t i = 0; i < listeners_.size(); ++i) {
+        Listener& listener = listeners_[(first_listener_ + i) % listeners_.size()];
+        if (!accept_from(listener, std::min(most, arrived.size() + share), arrived, moment)) {
             pull_due_ns_ = moment.now_ns + shortage_pause_ns;
             break;
         }
     }
+    first_listener_ = (first_listener_ + 1) % listeners_.size();
     counts_.pulled += arrived.size();
     drop_abandoned(arrived);
     for (Handoff::Ready& ready : arrived) {
@@ -119,7 +134,7 @@ bool WaitingRoom::accept_from(Listener& listener, std::size_t most, std::vector<
     while (into.size() < most) {
         UniqueFd connection{accept4(listener.fd.get(), nullptr, nullptr, SOCK_CLOEXEC)};
         if (connection) {
-            const std::uint64_t since = waiting_since(listener, connection.get(), moment);
+            const std::uint64_t since = waiting_since(listener, connection.get(), moment, into.size());
             into.push_back({std::move(connection), since});
             continue;
         }
@@ -139,9 +154,9 @@ bool WaitingRoom::accept_from(Listener& listener, std::size_t most, std::vector<
 
 // tcp(7), TCP_INFO: milliseconds since something last came. Another socket can't say; it has waited no longer
 // than the first in the queue.
-std::uint64_t WaitingRoom::waiting_since(const Listener& listener, int connection,
-                                         const Moment& moment) const noexcept {
-    std::chrono::nanoseconds waited = moment.listen_age;
+std::uint64_t WaitingRoom::waiting_since(const Listener& listener, int connection, const Moment& moment,
+                                         std::size_t in_front) const {
+    std::chrono::nanoseconds waited = moment.age_behind ? moment.age_behind(in_front) : moment.listen_age;
     if (listener.kind != Listener::Kind::unix_stream) {
         tcp_info info{};
         socklen_t size = sizeof info;
@@ -163,10 +178,15 @@ void WaitingRoom::look_at(UniqueFd connection, std::uint64_t since_ns, bool is_n
             ++counts_.abandoned;
             return;
         case RequestPeek::Kind::silent:
-            (is_new ? exits_.silent : exits_.kept)(std::move(connection));
+            // One that was handed over for its request, and has none: as without us, a child sees to it.
+            is_new ? exits_.silent(std::move(connection)) : handoff_.push(std::move(connection), since_ns);
             return;
         case RequestPeek::Kind::partial:
-            exits_.partial(std::move(connection), since_ns);
+            if (settings_.run_abandoned && has_hung_up(fd)) {
+                handoff_.push(std::move(connection), since_ns, true);
+            } else {
+                exits_.partial(std::move(connection), since_ns);
+            }
             return;
         case RequestPeek::Kind::broken:
             handoff_.push(std::move(connection), since_ns);
@@ -177,11 +197,28 @@ void WaitingRoom::look_at(UniqueFd connection, std::uint64_t since_ns, bool is_n
     if (asks_for(protocol_, peek, settings_.ping_path)) {
         ++counts_.pings;
         dispose(std::move(connection), answer_ping(fd, protocol_, peek));
-    } else if (peek.has_head() && is_hopeless(rules_, handoff_.waiting(), rate_.per_second())) {
+    } else if (in_vain_ && peek.has_head() &&
+               is_hopeless(rules_, handoff_.waiting(), rate_.per_second(children_))) {
         ++counts_.overdue;
         dispose(std::move(connection), refuse_overdue(fd, protocol_, peek, settings_.max_wait));
     } else {
         handoff_.push(std::move(connection), since_ns);
+    }
+}
+
+// Those who came before there was anything to look for.
+void WaitingRoom::look_at_all() {
+    if (!rules_.answers_pings || protocol_ == protocol::Protocol::unknown) {
+        return;
+    }
+    handoff_.take_back(std::numeric_limits<std::uint64_t>::max());
+    auto waiting = std::exchange(handoff_.queue(), {});
+    for (Handoff::Ready& ready : waiting) {
+        if (ready.as_it_is) {
+            handoff_.push(std::move(ready.connection), ready.since_ns, true);
+        } else {
+            look_at(std::move(ready.connection), ready.since_ns, false);
+        }
     }
 }
 
@@ -242,7 +279,7 @@ void WaitingRoom::refuse_overdue_waiters(const Moment& moment) {
         refuse(std::move(ready.connection), ready.since_ns);
     }
     handoff_.set_order(judgement.newest_first,
-                       most_handed(judgement.newest_first, moment.children, rate_.per_second()));
+                       most_handed(judgement.newest_first, moment.children, rate_.per_second(children_)));
 }
 
 void WaitingRoom::refuse(UniqueFd connection, std::uint64_t since_ns) {
@@ -255,6 +292,11 @@ void WaitingRoom::refuse(UniqueFd connection, std::uint64_t since_ns) {
     } else if (peek.kind == RequestPeek::Kind::partial && !peek.has_head()) {
         exits_.partial(std::move(connection), since_ns);
     } else {
+        if (asks_for(protocol_, peek, settings_.ping_path)) {
+            ++counts_.pings;
+            dispose(std::move(connection), answer_ping(fd, protocol_, peek));
+            return;
+        }
         // Who does not speak our protocol gets no answer in it.
         ++counts_.overdue;
         if (peek.has_head()) {

@@ -31,6 +31,7 @@ class WaitingRoom {
         Overload overload = Overload::fifo;
         bool run_abandoned = false;  // requests whose peers have gone
         std::string ping_path;       // empty: none
+        bool reserve = false;        // children who take new connections only
     };
     struct Counts {
         std::uint64_t abandoned = 0;  // not run because their peers had gone
@@ -60,8 +61,11 @@ class WaitingRoom {
         std::uint64_t now_ns = 0;
         bool pressure = false;
         bool draining = false;
+        bool in_vain = false;                    // by the latest look no child was free or idle for somebody
         std::chrono::nanoseconds listen_age{0};  // of who is first in a listen queue; 0: nobody
-        std::size_t places = 0;                  // how many more connections may be held
+        // The same of who has so many in front; empty: nobody can say.
+        std::function<std::chrono::nanoseconds(std::size_t)> age_behind;
+        std::size_t places = 0;  // how many more connections may be held
         std::size_t children = 0;
         // Requests, by slot, each ServiceRate::interval.
         std::span<const std::uint64_t> answered{};
@@ -75,11 +79,12 @@ class WaitingRoom {
     void pull(const Moment& moment);
     [[nodiscard]] bool accept_from(Listener& listener, std::size_t most, std::vector<Handoff::Ready>& into,
                                    const Moment& moment);
-    [[nodiscard]] std::uint64_t waiting_since(const Listener& listener, int connection,
-                                              const Moment& moment) const noexcept;
+    [[nodiscard]] std::uint64_t waiting_since(const Listener& listener, int connection, const Moment& moment,
+                                              std::size_t in_front) const;
     void drop_abandoned(std::vector<Handoff::Ready>& some);
     void drop_abandoned_waiters(std::uint64_t now_ns);
     void look_at(children::UniqueFd connection, std::uint64_t since_ns, bool is_new);
+    void look_at_all();
     void refuse_overdue_waiters(const Moment& moment);
     void refuse(children::UniqueFd connection, std::uint64_t since_ns);
     void dispose(children::UniqueFd connection, Answered answered);
@@ -95,6 +100,10 @@ class WaitingRoom {
     std::uint64_t abandoned_due_ns_ = 0;
     std::uint64_t pull_due_ns_ = 0;  // after a shortage of descriptors
     std::uint64_t last_overdue_ns_ = 0;
+    std::size_t first_listener_ = 0;  // whose turn it is
+    std::size_t children_ = 0;
+    bool pressure_ = false;
+    bool in_vain_ = false;
 };
 
 }  // namespace cede::pm

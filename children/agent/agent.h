@@ -29,6 +29,7 @@ struct Arrival {
     } from = From::nowhere;
     bool tcp = false;
     std::uint64_t since_ns = 0;  // handoff: the request waits since then (CLOCK_MONOTONIC)
+    bool as_it_is = false;       // a part of a request, which is not to be given away
 };
 
 struct Agent {

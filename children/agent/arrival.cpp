@@ -50,6 +50,7 @@ Wait look_at_arrival(bool hung_up) noexcept {
                 wait = ask_tcp();
             } else {
                 wait.waited_us = agent.control->listen_wait_ms.load(std::memory_order_relaxed) * us_in_ms;
+                wait.certain = false;  // that is who was the first in the queue, a moment ago
                 wait.peer_gone = has_hung_up();
             }
             break;

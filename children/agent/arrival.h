@@ -13,6 +13,7 @@ namespace cede::agent {
 struct Wait {
     std::uint64_t waited_us = 0;
     bool peer_gone = false;  // it has closed the connection, or its sending side
+    bool certain = true;     // false: it may have waited less
 };
 // Of the first request since the connection came from a queue; later ones have not waited. `hung_up`: that is
 // known of the peer already. By the kernel (TCP_INFO: tcpi_last_data_recv, tcpi_state), by when the

@@ -177,8 +177,9 @@ Taken judge(const RequestHead& head, bool hung_up) noexcept {
     if (is_ping(bytes)) {
         return answer_ping(head);
     }
-    const std::uint64_t waited_us = wait_by_web_server(bytes).value_or(wait.waited_us);
-    if (is_overdue(waited_us)) {
+    const auto told = wait_by_web_server(bytes);
+    const std::uint64_t waited_us = told.value_or(wait.waited_us);
+    if ((told || wait.certain) && is_overdue(waited_us)) {
         return refuse(head);
     }
     connection.waited_us = waited_us;
@@ -216,7 +217,7 @@ Taken take_request(bool hung_up) noexcept {
             return end_of(got);
     }
     RequestHead head = protocol::read_request_head(agent.protocol, connection.peeked());
-    if (is_part(head) && can_be_given_away()) {
+    if (is_part(head) && !agent.arrival.as_it_is && can_be_given_away()) {
         if (const Taken taken = wait_for_rest(head, hung_up); taken != Taken::buffered) {
             return taken;
         }
@@ -226,7 +227,14 @@ Taken take_request(bool hung_up) noexcept {
     if (connection.take_peeked(size) != Connection::Fill::data) {
         return Taken::gone;
     }
-    return head.outcome == Outcome::done && !head.management ? judge(head, hung_up) : Taken::buffered;
+    if (head.management) {
+        return Taken::buffered;
+    }
+    if (head.outcome == Outcome::done) {
+        return judge(head, hung_up);
+    }
+    agent.arrival = {};  // of what is on its way nobody can say any more how long it has waited
+    return Taken::buffered;
 }
 
 }  // namespace cede::agent

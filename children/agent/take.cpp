@@ -36,7 +36,7 @@ int accept_any(sockaddr* address, socklen_t* length) noexcept {
         const int fd = libc().accept4(agent.listeners[next], address, length, SOCK_CLOEXEC);
         if (fd >= 0) {
             agent.last_listener = next;
-            agent.arrival = {Arrival::From::listener, agent.over_tcp[next], 0};
+            agent.arrival = {Arrival::From::listener, agent.over_tcp[next], 0, false};
             agent.newly_accepted = true;
             count(agent.slot->accepted);
             return fd;
@@ -59,7 +59,7 @@ int take_handed(sockaddr* address, socklen_t* length) noexcept {
         agent.exhausted = agent.exhausted || handed.kind == children::Received::Kind::message;
         return -1;
     }
-    agent.arrival = {Arrival::From::handoff, false, handoff.readable_since_ns};
+    agent.arrival = {Arrival::From::handoff, false, handoff.readable_since_ns, handoff.as_it_is != 0};
     agent.newly_accepted = false;
     count(agent.slot->taken);
     if (address != nullptr && length != nullptr) {

@@ -163,3 +163,16 @@ TEST_CASE("where nobody can be given a part of a request, the child waits for th
         CHECK(ask(client.get(), command("hello").substr(20)) == "hello");
     }
 }
+
+TEST_CASE("what the supervisor hands over as it is stays with the child, and is not judged by its wait") {
+    Stage stage;
+    stage.control().max_wait_ms = 1000;
+    Ends handed = tcp_pair();
+    REQUIRE(send_text(handed.theirs.get(), command("hello").substr(0, 20)));
+    stage.hand_off(std::move(handed.ours), 1, true);
+    CHECK(stage.becomes(0, ChildState::reading));
+    CHECK(ask(handed.theirs.get(), command("hello").substr(20)) == "hello");
+    CHECK_FALSE(stage.has_parked());
+    CHECK(ask(handed.theirs.get(), command("hello")) == "hello");
+    CHECK(stage.slot(0).overdue.load() == 0);
+}

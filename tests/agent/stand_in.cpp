@@ -324,8 +324,8 @@ UniqueFd StandIn::connect(std::size_t listener) {
     return fd;
 }
 
-void StandIn::hand_off(UniqueFd connection, std::uint64_t since_ns) {
-    const children::Handoff message{since_ns};
+void StandIn::hand_off(UniqueFd connection, std::uint64_t since_ns, bool as_it_is) {
+    const children::Handoff message{since_ns, as_it_is ? 1U : 0U};
     if (!children::send_message(handoff_sender_.get(), &message, sizeof message, connection.get())) {
         throw std::runtime_error{"the handoff queue is full"};
     }

@@ -105,7 +105,7 @@ class StandIn {
     UniqueFd connect(std::size_t listener = 0);
     void hand_off(UniqueFd connection) { hand_off(std::move(connection), children::monotonic_ns()); }
     // One that waits since this time.
-    void hand_off(UniqueFd connection, std::uint64_t since_ns);
+    void hand_off(UniqueFd connection, std::uint64_t since_ns, bool as_it_is = false);
     [[nodiscard]] std::size_t waiting_in_listen_queue();
     // Parks nonsense until the socket takes no more. How many messages.
     int fill_parking();

@@ -68,6 +68,18 @@ def test_a_ping_is_answered_while_all_children_are_busy_and_while_they_are_not(s
             assert one.result().text == "slept 2000\n"
 
 
+def test_a_ping_on_a_kept_connection_is_the_first_that_waits(start):
+    pool = start.cede(children=1, options=["--ping-path", "/ping", "--max-wait", "500ms"])
+    with pool.connect() as kept:
+        assert pool.ask(kept, "hello.php").text == "hello\n"
+        running, _ = occupy(pool, start, 2000)
+        begin = time.monotonic()
+        assert pool.ask(kept, "ping").text == "pong"
+        assert time.monotonic() < begin + SLACK
+        assert not running[0].done
+        running[0].result()
+
+
 def test_a_client_that_leaves_while_it_waits_is_never_run(start, folder):
     pool = start.cede(children=1)
     running, control = occupy(pool, start, 1500)

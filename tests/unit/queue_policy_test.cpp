@@ -72,7 +72,6 @@ TEST_CASE("whoever would wait too long behind the others is refused at once, if 
     CHECK_FALSE(is_hopeless(reject, 49, 100.0));
     CHECK_FALSE(is_hopeless(reject, 1'000'000, std::nullopt));
     CHECK_FALSE(is_hopeless(reject, 0, 0.0));
-    CHECK(is_hopeless(reject, 1, 0.0));
     CHECK_FALSE(is_hopeless(rules(500ms), 50, 100.0));
     CHECK_FALSE(is_hopeless(rules(500ms, Overload::lifo), 50, 100.0));
     CHECK_FALSE(is_hopeless(rules(0s, Overload::reject), 50, 100.0));
@@ -116,7 +115,7 @@ TEST_CASE("in any history nobody who may still wait is refused, and nobody who m
 
 TEST_CASE("the rate of service is what children answer under pressure") {
     ServiceRate rate;
-    CHECK_FALSE(rate.per_second());
+    CHECK_FALSE(rate.per_second(2));
     std::vector<std::uint64_t> answered{100, 1000};
     std::uint64_t now = second;
     rate.sample(answered, now);  // what was before counts for nothing
@@ -128,22 +127,47 @@ TEST_CASE("the rate of service is what children answer under pressure") {
         }
     };
     run(5, 5);
-    CHECK_FALSE(rate.per_second());
+    CHECK_FALSE(rate.per_second(2));
     run(15, 5);
-    CHECK(rate.per_second().value() == doctest::Approx(100));
+    CHECK(rate.per_second(2).value() == doctest::Approx(100));
     run(400, 10);
-    CHECK(rate.per_second().value() == doctest::Approx(200).epsilon(0.02));
+    CHECK(rate.per_second(2).value() == doctest::Approx(200).epsilon(0.02));
+    CHECK_FALSE(rate.per_second(20'000));  // not even one each
     // A time without pressure is no time without work.
     rate.pause();
     now += 100 * second;
     rate.sample(answered, now);
     run(20, 10);
-    CHECK(rate.per_second().value() == doctest::Approx(200).epsilon(0.02));
+    CHECK(rate.per_second(2).value() == doctest::Approx(200).epsilon(0.02));
     // A new child begins at nothing, and one that lies does so within bounds.
     answered[1] = 0;
     run(1, 10);
-    CHECK(rate.per_second().value() == doctest::Approx(200).epsilon(0.02));
+    CHECK(rate.per_second(2).value() == doctest::Approx(200).epsilon(0.02));
     answered[1] = std::numeric_limits<std::uint64_t>::max();
     run(1, 10);
-    CHECK(rate.per_second().value() < 1e6);
+    CHECK(rate.per_second(2).value() < 1e6);
+}
+
+TEST_CASE("slow scripts that end together have a rate, although nothing ends for seconds") {
+    ServiceRate rate;
+    std::vector<std::uint64_t> answered(10, 0);
+    std::uint64_t now = second;
+    double least = 1000;
+    double most = 0;
+    for (int tick = 0; tick < 800; ++tick) {
+        now += second / 20;
+        if (tick % 100 == 99) {
+            std::ranges::for_each(answered, [](std::uint64_t& count) { ++count; });
+        }
+        rate.sample(answered, now);
+        const auto measured = rate.per_second(answered.size());
+        if (tick < 99) {
+            REQUIRE_FALSE(measured);
+        } else {
+            least = std::min(least, measured.value());
+            most = std::max(most, measured.value());
+        }
+    }
+    CHECK(least >= 1);
+    CHECK(most <= 5);
 }

@@ -80,6 +80,13 @@ enum class GiveUpBy : std::uint32_t {
 
 inline constexpr std::uint32_t no_keepalive_limit = 0xffffffff;
 
+// Whether a child counts for the keep-alive limit.
+enum class Keeps : std::uint32_t {
+    nothing,  // its connection has had no answer yet, or there is none, or no limit
+    asking,   // looks whether it may keep its connection
+    settled,  // keeps it
+};
+
 // Of the histogram of waiting times: the upper bounds of all buckets but the last, which has none.
 inline constexpr std::uint32_t wait_bounds_ms[] = {1,   2,   5,    10,   20,   50,    100,
                                                    200, 500, 1000, 2000, 5000, 10000, 30000};
@@ -148,6 +155,7 @@ struct alignas(page_size) Slot {
     std::atomic<std::uint64_t> waits[wait_buckets] = {};
     std::atomic<std::uint64_t> waited_us{0};  // all together
     std::atomic<std::uint64_t> longest_wait_us{0};
+    std::atomic<Keeps> keeps{Keeps::nothing};
 };
 
 static_assert(sizeof(Control) == page_size && sizeof(Slot) == page_size);

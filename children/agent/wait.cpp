@@ -21,6 +21,7 @@ namespace cede::agent {
 
 using children::ChildSays;
 using children::ChildState;
+using children::Keeps;
 using children::RunMode;
 using children::Waiting;
 using protocol::Outcome;
@@ -115,29 +116,59 @@ Wake give_up() noexcept {
     return parkable && mode() != RunMode::drain ? park_or_close() : close_unless_asked();
 }
 
-// Whether one more kept connection would be above the limit. Our own slot already says idle, so of two
-// children that look at the same time both may see too many, but never both too few.
-bool above_keepalive_limit() noexcept {
-    const std::uint32_t limit = agent.control->keepalive_limit.load(std::memory_order_relaxed);
+std::uint32_t keepalive_limit() noexcept {
+    return agent.control->keepalive_limit.load(std::memory_order_relaxed);
+}
+
+// Whether this child may keep its connection, which has had an answer. Who keeps one already makes no room
+// for another that asks. Our own slot asks before we count, so of two that ask at the same time both may be
+// told no, but never both yes.
+bool may_keep() noexcept {
+    const std::uint32_t limit = keepalive_limit();
     if (limit == children::no_keepalive_limit) {
-        return false;
+        return true;
     }
-    std::uint32_t connected = 0;
+    const bool asking = agent.slot->keeps.load(std::memory_order_relaxed) != Keeps::settled;
+    if (asking) {
+        agent.slot->keeps.store(Keeps::asking, std::memory_order_seq_cst);
+    }
+    std::uint32_t kept = 0;
     const std::uint32_t used = agent.control->slots_used.load(std::memory_order_relaxed);
     for (std::uint32_t i = 0; i < used && i < agent.slot_count; ++i) {
         const ChildState state = agent.slots[i].state.load(std::memory_order_seq_cst);
-        connected += state == ChildState::reading || state == ChildState::busy || state == ChildState::idle;
+        const Keeps keeps = agent.slots[i].keeps.load(std::memory_order_seq_cst);
+        const bool connected =
+            state == ChildState::reading || state == ChildState::busy || state == ChildState::idle;
+        const bool counts = keeps == Keeps::settled || (asking && keeps == Keeps::asking);
+        kept += connected && counts ? 1U : 0U;
     }
-    return connected > limit;
+    if (kept > limit) {
+        return false;
+    }
+    agent.slot->keeps.store(Keeps::settled, std::memory_order_seq_cst);
+    return true;
+}
+
+bool speaks_within(long nanoseconds) noexcept {
+    pollfd watched{agent.connection.fd(), POLLIN, 0};
+    const timespec moment{0, nanoseconds};
+    return ppoll(&watched, 1, &moment, nullptr) > 0;
 }
 
 // A peer that has just connected is about to send: that is worth a moment, to spare both a detour. To a
 // reserved child nothing ever comes back, and others may be busy for long: it waits as long as health checks
 // of a machine under load may take.
 bool speaks_soon() noexcept {
-    pollfd watched{agent.connection.fd(), POLLIN, 0};
-    const timespec moment{0, agent.reserved ? 100'000'000 : 250'000};
-    return ppoll(&watched, 1, &moment, nullptr) > 0;
+    return speaks_within(agent.reserved ? 100'000'000 : 250'000);
+}
+
+// Closing costs the peer a new connection. Where a part of the children is kept for new ones
+// (--keepalive-limit), those within the limit give their peers a moment for the next request although others
+// wait, before they are seen to be idle.
+bool next_is_worth_waiting_for() noexcept {
+    constexpr long moment_for_next_ns = 20'000'000;
+    return agent.control->give_up_by.load(std::memory_order_relaxed) != children::GiveUpBy::parking &&
+           waiting() != Waiting::nobody && speaks_within(moment_for_next_ns);
 }
 
 Wake fill_or_give_up() noexcept {
@@ -161,7 +192,7 @@ Wake reasons_to_give_up(bool fresh, bool& decided) noexcept {
         (void)move_from_idle(ChildState::giving_up);
         return park_or_close();
     }
-    if (!fresh && above_keepalive_limit()) {
+    if (!fresh && !may_keep()) {
         (void)move_from_idle(ChildState::giving_up);
         return close_unless_asked();
     }
@@ -208,11 +239,26 @@ Wake wait_for_request(bool fresh) noexcept {
             return wake;
         }
     }
+    const TimeLimit silence{fresh ? agent.control->first_byte_timeout_ms.load(std::memory_order_relaxed) : 0};
     // A signal may have led out of here, and PHP back in. An idle child's state is the supervisor's to
     // change: it must not be stored once more.
-    const TimeLimit silence{fresh ? agent.control->first_byte_timeout_ms.load(std::memory_order_relaxed) : 0};
     const ChildState before = agent.slot->state.load(std::memory_order_seq_cst);
     bool told = before == ChildState::giving_up;
+    const bool limited = keepalive_limit() != children::no_keepalive_limit && mode() == RunMode::serve;
+    if (!fresh && !told && before != ChildState::idle && limited && !retiring()) {
+        publish(ChildState::reading);
+        // At once: what the peer sends meanwhile is served on a connection that should be closed.
+        if (!may_keep()) {
+            publish(ChildState::giving_up);
+            return close_unless_asked();
+        }
+        if (next_is_worth_waiting_for()) {
+            const Wake wake = look_or_wait(again);
+            if (!again) {
+                return wake;
+            }
+        }
+    }
     for (bool rested = before == ChildState::idle; !told; rested = true) {
         if (!rested || again) {
             publish_rest(ChildState::idle);
@@ -254,6 +300,7 @@ int next_connection(sockaddr* address, socklen_t* length) noexcept {
         if (length != nullptr) {
             *length = room;
         }
+        agent.slot->keeps.store(Keeps::nothing, std::memory_order_seq_cst);
         const int fd = take_connection(address, length);
         if (fd < 0) {
             return -1;

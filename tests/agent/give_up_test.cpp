@@ -154,6 +154,46 @@ TEST_CASE("above the limit of kept connections a child closes behind its answer"
     CHECK(ask(first.get(), command("hello")) == "hello");
 }
 
+TEST_CASE("a child within the limit gives its peer a moment for the next request although others wait") {
+    Stage stage;
+    stage.control().keepalive_limit = 1;
+    stage.control().give_up_by = GiveUpBy::closing;
+    bool kept = false;
+    // Its moment may be over on a busy machine before we have had ours.
+    for (int attempt = 0; attempt < 50 && !kept; ++attempt) {
+        stage.control().waiting = Waiting::nobody;
+        const UniqueFd client = stage.used_connection();
+        const std::uint64_t closed = stage.slot(0).closed;
+        stage.control().waiting = Waiting::pressure;
+        CHECK(ask(client.get(), command("hello")) == "hello");
+        const timespec pause{.tv_sec = 0, .tv_nsec = 3'000'000};
+        nanosleep(&pause, nullptr);
+        REQUIRE(send_text(client.get(), command("hello")));
+        const bool answered = soon([&] { return !silent(client.get()) || stage.slot(0).closed > closed; });
+        kept = answered && stage.slot(0).closed == closed && read_answer(client.get()).text == "hello";
+        // And gives it up when nothing more comes.
+        CHECK((!kept || ends_cleanly(client.get())));
+    }
+    CHECK(kept);
+}
+
+TEST_CASE("who keeps a connection makes no room for another, and the other is closed") {
+    Stage stage;
+    stage.start_child(1);
+    stage.control().keepalive_limit = 1;
+    const UniqueFd first = stage.connect();
+    CHECK(ask(first.get(), command("hello")) == "hello");
+    CHECK((stage.becomes(0, ChildState::idle) || stage.becomes(1, ChildState::idle)));
+    for (int i = 0; i < 5; ++i) {
+        const UniqueFd second = stage.connect();
+        CHECK(ask(second.get(), command("hello")) == "hello");
+        CHECK(ask(first.get(), command("hello")) == "hello");
+        CHECK(ends_cleanly(second.get()));
+    }
+    CHECK(silent(first.get()));
+    CHECK(stage.slot(0).closed + stage.slot(1).closed == 5);
+}
+
 TEST_CASE("with a limit of none every connection is closed behind its answer") {
     Stage stage;
     stage.control().keepalive_limit = 0;

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "protocol/bytes.h"
+#include "protocol/detect.h"
 #include "protocol/request_head.h"
 
 // When what lies unread in a socket is worth a child. Child and supervisor must agree: what one of them gives
@@ -16,22 +18,12 @@ inline constexpr std::size_t most_peeked = 65536;
 inline constexpr std::uint64_t enough_of_body = 32768;
 
 enum class Wholeness : std::uint8_t {
-    part,    // whoever ran it would have to wait for the rest
-    ready,   // the head is complete, and the body is, or enough of it
-    broken,  // no request will come of it, or it is larger than what is looked at: PHP sees for itself
+    part,      // whoever ran it would have to wait for the rest
+    ready,     // the head is complete, and the body is, or enough of it
+    broken,    // no request will come of it, or it is larger than what is looked at: PHP sees for itself
+    leftover,  // FastCGI: only what ended the body of a request that has been answered
 };
-[[nodiscard]] constexpr Wholeness wholeness_of(const protocol::RequestHead& head,
-                                               std::size_t peeked) noexcept {
-    const bool full = peeked >= most_peeked;
-    switch (head.outcome) {
-        case protocol::Outcome::need_more:
-            return full ? Wholeness::broken : Wholeness::part;
-        case protocol::Outcome::done:
-            return head.request_complete || head.body_here >= enough_of_body || full ? Wholeness::ready
-                                                                                     : Wholeness::part;
-        default:
-            return Wholeness::broken;
-    }
-}
+[[nodiscard]] Wholeness wholeness_of(protocol::Protocol protocol, const protocol::RequestHead& head,
+                                     protocol::Bytes peeked) noexcept;
 
 }  // namespace cede::children

@@ -75,6 +75,7 @@ enum class ChildSays : std::uint32_t {
     park_partial,  // the same, with a part of a request in it, which nobody has read: it is not to come back
                    // before there is enough to run
     see_off,  // as `park`, but its peer has been told to close it: to be closed after a while if it does not
+    linger,   // as `park`: it has been answered, and its peer still sends: to be closed when that ends
     look,     // has left `free` although the supervisor reckoned with it: look again who waits
     pass_on,  // was woken for a connection that it has not taken: somebody else must be woken for it
     refused,  // has refused a request, for `why`; at the most once a second

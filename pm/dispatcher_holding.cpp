@@ -84,7 +84,9 @@ void Dispatcher::park_all() {
     }
     for (std::size_t i = 0; i < parked_now_.size(); ++i) {
         Handoff::Parked& parked = parked_now_[i];
-        if (parked.how == ChildSays::park_partial) {
+        if (parked.how == ChildSays::linger) {
+            lingering_.add(std::move(parked.connection), children::monotonic_ns());
+        } else if (parked.how == ChildSays::park_partial) {
             partial_.add(std::move(parked.connection), children::monotonic_ns());
         } else if (i < readable.size() && readable[i].revents == POLLIN) {
             hand_over(std::move(parked.connection));

@@ -19,10 +19,11 @@ RequestPeek peek_request(int connection, protocol::Protocol protocol) noexcept {
     RequestPeek peek;
     peek.bytes = protocol::Bytes{buffer}.first(static_cast<std::size_t>(got));
     peek.head = protocol::read_request_head(protocol, peek.bytes);
-    switch (children::wholeness_of(peek.head, peek.bytes.size())) {
+    switch (children::wholeness_of(protocol, peek.head, peek.bytes)) {
         case children::Wholeness::part:
             peek.kind = Kind::partial;
             break;
+        case children::Wholeness::leftover:  // a child drops it
         case children::Wholeness::ready:
             peek.kind = Kind::ready;
             break;

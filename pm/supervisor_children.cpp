@@ -287,6 +287,7 @@ void Supervisor::on_child_readable(const Poller::Event& event) {
                 break;
             case ChildSays::park:
             case ChildSays::park_partial:
+            case ChildSays::linger:
             case ChildSays::see_off:
                 break;  // have a way of their own
             case ChildSays::refused:

@@ -196,8 +196,9 @@ void forget_overtime() noexcept {
 }
 
 void end_request_now(const protocol::ShortAnswer& answer) noexcept {
-    part_with_peer(agent.slot->state.load(std::memory_order_relaxed), answer);
-    publish(ChildState::exiting);
+    const ChildState state = agent.slot->state.load(std::memory_order_relaxed);
+    publish(ChildState::exiting);  // so that the signal ends nothing here a second time
+    part_with_peer(state, answer);
     _exit(0);
 }
 

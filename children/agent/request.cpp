@@ -16,6 +16,7 @@
 #include "children/agent/give_away.h"
 #include "children/agent/libc.h"
 #include "children/agent/voice.h"
+#include "children/clock.h"
 #include "children/own_answers.h"
 #include "children/whole_request.h"
 #include "protocol/request_head.h"
@@ -35,10 +36,11 @@ namespace {
 
 // Web servers that send a request in several pieces send them right behind each other.
 constexpr int moment_ms = 1;
+constexpr std::uint64_t all_moments_ns = 4'000'000;
 constexpr std::size_t largest_answer = 512;
 
 bool is_part(const RequestHead& head) noexcept {
-    return children::wholeness_of(head, agent.connection.peeked().size()) == Wholeness::part;
+    return children::wholeness_of(agent.protocol, head, agent.connection.peeked()) == Wholeness::part;
 }
 
 // What has been seen stays in the socket, so that only an edge tells of more.
@@ -73,13 +75,15 @@ class Patience {
 Taken wait_for_rest(RequestHead& head, bool& hung_up) noexcept {
     Connection& connection = agent.connection;
     Patience patience;
+    const std::uint64_t deadline = children::monotonic_ns() + all_moments_ns;
     do {
         const Connection::Fill got = connection.peek();
         if (got != Connection::Fill::data) {
             return Taken::gone;
         }
         head = protocol::read_request_head(agent.protocol, connection.peeked());
-    } while (is_part(head) && !patience.gone && patience.next(moment_ms));
+    } while (is_part(head) && !patience.gone && children::monotonic_ns() < deadline &&
+             patience.next(moment_ms));
     hung_up = hung_up || patience.gone;
     if (!is_part(head)) {
         return Taken::buffered;
@@ -130,14 +134,14 @@ Taken answer(const RequestHead& head, const ShortAnswer& text) noexcept {
     const ssize_t sent = libc().send(connection.fd(), memory, size, MSG_DONTWAIT | MSG_NOSIGNAL);
     const bool whole = sent == static_cast<ssize_t>(size);
     if (whole && head.request_complete && head.keep_connection) {
+        agent.newly_accepted = false;
         connection.skip(head.request_size);
         return connection.buffered() ? Taken::buffered : Taken::nothing;
     }
-    libc().shutdown(connection.fd(), SHUT_WR);
-    // What is there and not read would make a reset of the close, which overtakes the answer.
-    do {
-        connection.discard_buffer();
-    } while (connection.fill(false) == Connection::Fill::data);
+    // A close while its peer still sends would reset the connection, which overtakes the answer.
+    if (!whole || head.request_complete || !give_away(ChildSays::linger)) {
+        libc().shutdown(connection.fd(), SHUT_WR);
+    }
     return Taken::gone;
 }
 
@@ -221,6 +225,13 @@ Taken take_request(bool hung_up) noexcept {
         if (const Taken taken = wait_for_rest(head, hung_up); taken != Taken::buffered) {
             return taken;
         }
+    }
+    if (children::wholeness_of(agent.protocol, head, connection.peeked()) == Wholeness::leftover) {
+        if (connection.take_peeked(connection.peeked().size()) == Connection::Fill::data) {
+            (void)connection.admit();
+            connection.discard_buffer();
+        }
+        return Taken::nothing;
     }
     // Behind a question of FastCGI's, which PHP answers, a request may come, to be looked at by itself.
     const std::size_t size = head.management ? head.request_size : connection.peeked().size();

@@ -50,7 +50,7 @@ bool trickles() noexcept {
 // poll(2) for the rest of a body. False: errno is EINTR.
 bool wait_for_body() noexcept {
     Connection& connection = agent.connection;
-    if (!connection.running() || connection.received_whole()) {
+    if (!connection.running()) {
         pollfd watched{connection.fd(), POLLIN, 0};
         return libc().poll(&watched, 1, -1) >= 0;
     }
@@ -60,7 +60,7 @@ bool wait_for_body() noexcept {
         const int left = TimeLimit{body_limit_ms(), begun}.left_ms();
         if (left == 0 || trickles()) {
             count(agent.slot->bodies_timed_out);
-            report_refusal(Outcome::body_too_slow, agent.protocol);
+            report_slow_peer(Outcome::body_too_slow);
             end_request_now({408, "Request Timeout", {}, "The request's body came too slowly.\n"});
         }
         pollfd watched{connection.fd(), POLLIN, 0};
@@ -83,7 +83,7 @@ bool wait_for_room() noexcept {
         }
         if (ready == 0) {
             count(agent.slot->writes_timed_out);
-            report_refusal(Outcome::not_read, agent.protocol);
+            report_slow_peer(Outcome::not_read);
             libc().shutdown(agent.connection.fd(), SHUT_RDWR);
             errno = EPIPE;
             return false;
@@ -117,19 +117,21 @@ std::size_t drop_sent(iovec* parts, std::size_t count, std::size_t sent) noexcep
 // All of it; or what has been sent before an error, or -1.
 ssize_t send_all(iovec* parts, std::size_t count, int flags) noexcept {
     const int fd = agent.connection.fd();
+    const bool may_wait = (static_cast<unsigned>(flags) & unsigned{MSG_DONTWAIT}) == 0;
+    const auto at_once = static_cast<int>(static_cast<unsigned>(flags) | unsigned{MSG_DONTWAIT});
     ssize_t total = 0;
     for (;;) {
         msghdr message{};
         message.msg_iov = parts;
         message.msg_iovlen = count;
-        const ssize_t sent = sendmsg(fd, &message, flags);
+        const ssize_t sent = sendmsg(fd, &message, at_once);
         if (sent >= 0) {
             total += sent;
             count = drop_sent(parts, count, static_cast<std::size_t>(sent));
             if (count == 0) {
                 return total;
             }
-        } else if (errno != EAGAIN || made_nonblocking(fd) || !wait_for_room()) {
+        } else if (errno != EAGAIN || !may_wait || made_nonblocking(fd) || !wait_for_room()) {
             return total > 0 ? total : -1;
         }
     }
@@ -172,7 +174,6 @@ Filled fill_slowly() noexcept {
 }
 
 ssize_t send_slowly(const iovec* parts, int count, int flags) noexcept {
-    const auto at_once = static_cast<int>(static_cast<unsigned>(flags) | unsigned{MSG_DONTWAIT});
     // A blocking socket takes all of it, and lsphp expects nothing else: it would send parts twice.
     ssize_t total = 0;
     for (int begin = 0; begin < count; begin += most_parts) {
@@ -183,7 +184,7 @@ ssize_t send_slowly(const iovec* parts, int count, int flags) noexcept {
             group[size++] = parts[i];
             wanted += parts[i].iov_len;
         }
-        const ssize_t sent = send_all(group, size, at_once);
+        const ssize_t sent = send_all(group, size, flags);
         if (sent < 0) {
             return total > 0 ? total : -1;
         }

@@ -67,10 +67,11 @@ void ring(ChildSays says) noexcept {
     (void)children::send_message(agent.channel, &report, sizeof report, -1);
 }
 
-void report_refusal(protocol::Outcome why, protocol::Protocol spoken) noexcept {
+namespace {
+
+// At the most once a second.
+void report(protocol::Outcome why, protocol::Protocol spoken, std::uint64_t& last_ns) noexcept {
     constexpr std::uint64_t between_reports_ns = 1'000'000'000;
-    static constinit std::uint64_t last_ns = 0;
-    count(agent.slot->refused);
     const std::uint64_t now = children::monotonic_ns();
     if (last_ns != 0 && now - last_ns < between_reports_ns) {
         return;
@@ -81,6 +82,19 @@ void report_refusal(protocol::Outcome why, protocol::Protocol spoken) noexcept {
     report.why = why;
     report.spoken = spoken;
     (void)children::send_message(agent.channel, &report, sizeof report, -1);
+}
+
+}  // namespace
+
+void report_refusal(protocol::Outcome why, protocol::Protocol spoken) noexcept {
+    static constinit std::uint64_t last_ns = 0;
+    count(agent.slot->refused);
+    report(why, spoken, last_ns);
+}
+
+void report_slow_peer(protocol::Outcome why) noexcept {
+    static constinit std::uint64_t last_ns = 0;
+    report(why, agent.protocol, last_ns);
 }
 
 bool hear_supervisor() noexcept {

@@ -30,6 +30,8 @@ void record_end() noexcept;
 void ring(children::ChildSays says) noexcept;
 // Counts a request that PHP must not see. The supervisor is told at the most once a second.
 void report_refusal(protocol::Outcome why, protocol::Protocol spoken) noexcept;
+// The same of a request that PHP runs, which has a count of its own.
+void report_slow_peer(protocol::Outcome why) noexcept;
 // Takes one doorbell from the channel. False when the supervisor is gone.
 [[nodiscard]] bool hear_supervisor() noexcept;
 

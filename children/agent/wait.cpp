@@ -268,7 +268,7 @@ Wake wait_for_request(bool fresh) noexcept {
             return wake;
         }
         pollfd watched[2] = {{agent.connection.fd(), POLLIN | POLLRDHUP, 0}, {agent.channel, POLLIN, 0}};
-        const int ready = libc().poll(watched, 2, silence.left_ms());
+        const int ready = libc().poll(watched, 2, agent.newly_accepted ? silence.left_ms() : -1);
         if (ready < 0) {
             return errno == EINTR ? Wake::interrupted : Wake::leave;
         }

@@ -177,19 +177,40 @@ TEST_CASE("the wait in the listen queue counts; the supervisor's samples are no 
     }
 }
 
-TEST_CASE("a refused connection that is not kept ends behind the answer, not with a reset") {
-    for (const std::size_t body : {std::size_t{0}, std::size_t{50000}}) {
-        CAPTURE(body);
-        Stage stage;
-        stage.control().max_wait_ms = 500;
-        Ends handed = tcp_pair();
-        std::string request = command("hello", "", false, std::string(body, 'b'));
-        REQUIRE(send_text(handed.theirs.get(), request.substr(0, request.size() - (body > 0 ? 100 : 0))));
-        stage.hand_off(std::move(handed.ours), ms_ago(600));
-        CHECK(read_answer(handed.theirs.get()).text == refusal);
-        CHECK(ends_cleanly(handed.theirs.get()));
-        CHECK(stage.becomes(0, ChildState::free));
-    }
+TEST_CASE("a refused connection that is not kept ends behind the answer") {
+    Stage stage;
+    stage.control().max_wait_ms = 500;
+    Ends handed = tcp_pair();
+    REQUIRE(send_text(handed.theirs.get(), command("hello", "", false)));
+    stage.hand_off(std::move(handed.ours), ms_ago(600));
+    CHECK(read_answer(handed.theirs.get()).text == refusal);
+    CHECK(ends_cleanly(handed.theirs.get()));
+    CHECK(stage.becomes(0, ChildState::free));
+}
+
+TEST_CASE("a refused upload is left to the supervisor, which reads what is still sent") {
+    Stage stage;
+    stage.control().max_wait_ms = 500;
+    Ends handed = tcp_pair();
+    const std::string request = command("hello", "", true, std::string(50000, 'b'));
+    REQUIRE(send_text(handed.theirs.get(), request.substr(0, request.size() - 100)));
+    stage.hand_off(std::move(handed.ours), ms_ago(600));
+    CHECK(read_answer(handed.theirs.get()).text == refusal);
+    const UniqueFd lingering = stage.hear_lingering();
+    CHECK(stage.becomes(0, ChildState::free));
+    CHECK(send_text(handed.theirs.get(), request.substr(request.size() - 100)));
+    CHECK(silent(handed.theirs.get()));
+}
+
+TEST_CASE("a connection on which a probe was answered is not new any more") {
+    Stage stage;
+    stage.set_ping_path("/ping");
+    stage.control().first_byte_timeout_ms = 200;
+    const UniqueFd client = stage.connect();
+    const std::string probe = request(pair("SCRIPT_NAME", "/ping") + pair("COMMAND", "hello"));
+    CHECK(ask(client.get(), probe).ends_with("pong"));
+    std::this_thread::sleep_for(std::chrono::milliseconds{400});
+    CHECK(ask(client.get(), probe).ends_with("pong"));
 }
 
 TEST_CASE("requests that come together are refused together") {

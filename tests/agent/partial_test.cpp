@@ -176,3 +176,32 @@ TEST_CASE("what the supervisor hands over as it is stays with the child, and is 
     CHECK(ask(handed.theirs.get(), command("hello")) == "hello");
     CHECK(stage.slot(0).overdue.load() == 0);
 }
+
+TEST_CASE("the end of a body that comes behind its answer is dropped, and makes no part of a request") {
+    Stage stage;
+    const UniqueFd client = stage.connect();
+    const std::string head = begin_record(true) + record(4, pair("COMMAND", "early")) + record(4, "");
+    for (int i = 0; i < 3; ++i) {
+        REQUIRE(send_text(client.get(), head));  // no body is announced: it can be run
+        CHECK(read_answer(client.get()).text == "hello");
+        REQUIRE(send_text(client.get(), record(5, "")));
+    }
+    CHECK(ask(client.get(), command("hello")) == "hello");
+    CHECK(stage.becomes(0, ChildState::idle));
+    CHECK_FALSE(stage.has_parked());
+}
+
+TEST_CASE("a body of the announced length is whole without the record that ends it") {
+    Stage stage;
+    const UniqueFd client = stage.connect();
+    const auto part = [](std::string_view body) {
+        return begin_record(true) + record(4, pair("COMMAND", "hello") + pair("CONTENT_LENGTH", "9")) +
+               record(4, "") + record(5, body);
+    };
+    REQUIRE(send_text(client.get(), part("some body")));
+    CHECK(stage.becomes(0, ChildState::busy));
+    REQUIRE(send_text(client.get(), record(5, "")));
+    CHECK(read_answer(client.get()).text == "hello");
+    REQUIRE(send_text(client.get(), part("some bod")));
+    CHECK(stage.hear_partial());
+}

@@ -95,10 +95,11 @@ TEST_CASE("a body that goes on has all the time, unless a rate is asked for and 
 TEST_CASE("while others wait a body that stands still has a quarter of the time") {
     Stage stage;
     stage.control().body_timeout_ms = 20'000;
-    stage.control().waiting = Waiting::pressure;
     const UniqueFd client = stage.connect();
     const auto start = std::chrono::steady_clock::now();
     REQUIRE(send_text(client.get(), begun_upload()));
+    REQUIRE(stage.becomes(0, ChildState::busy));
+    stage.control().waiting = Waiting::pressure;
     CHECK(read_answer(client.get()).text.starts_with("Status: 408 "));
     CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds{15});
 }

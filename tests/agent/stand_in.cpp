@@ -234,6 +234,10 @@ UniqueFd StandIn::hear_partial() {
     return hear_given_up(children::ChildSays::park_partial);
 }
 
+UniqueFd StandIn::hear_lingering() {
+    return hear_given_up(children::ChildSays::linger);
+}
+
 UniqueFd StandIn::hear_given_up(children::ChildSays how) {
     children::ChildReport report;
     if (!readable(handoff_sender_.get())) {

@@ -80,6 +80,8 @@ class StandIn {
     UniqueFd hear_seen_off();
     // The next connection of which a part of a request is still to come.
     UniqueFd hear_partial();
+    // The next connection that has been answered, and whose peer still sends.
+    UniqueFd hear_lingering();
     // Whether a connection was parked or is to be seen off, without waiting.
     [[nodiscard]] bool has_parked();
     void ring(std::uint32_t slot);

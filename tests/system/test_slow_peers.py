@@ -153,3 +153,22 @@ def test_a_part_of_a_request_survives_the_death_of_all_children(start):
         connection.send(data[size:])
         assert connection.read_response().body == b"x" * 5000
         connection.close()
+
+
+@pytest.mark.parametrize("start", ["start_php_cgi"], indirect=True)
+def test_a_request_whose_end_comes_late_or_never_is_answered_and_its_connection_kept(start):
+    pool = start.cede(children=1, options=["--read-timeout", "500ms"])
+    data = pool.request("hello.php", keep=True)
+    end = fastcgi.record(fastcgi.STDIN, b"")
+    assert data.endswith(end)
+    with pool.connect() as connection:
+        for _ in range(3):
+            connection.send(data[: -len(end)])
+            assert connection.read_response().text == "hello\n"
+            connection.send(end)
+            time.sleep(0.8)  # longer than the limit for a head, which the end of a body is not
+        assert pool.ask(connection, "hello.php").text == "hello\n"
+    assert "--read-timeout" not in pool.process.log
+    with pool.connect() as connection:
+        connection.send(data[: -len(end)])
+        assert connection.read_response().text == "hello\n"

@@ -313,11 +313,11 @@ TEST_CASE("with reject nobody who would wait too long is let in, once the rate i
     Full full{patience(1s, Overload::reject)};
     const UniqueFd waiting[] = {full.ask(page()), full.ask(page()), full.ask(page())};
     full.stage.turn();
-    // Two a second.
+    // Some four a second.
     const auto begun = std::chrono::steady_clock::now();
     while (std::chrono::steady_clock::now() - begun < 800ms) {
         const auto halves = (std::chrono::steady_clock::now() - begun) / 500ms;
-        full.stage.slot(0).requests = static_cast<std::uint64_t>(halves);
+        full.stage.slot(0).requests = 2 * static_cast<std::uint64_t>(halves);
         full.check();
         std::this_thread::sleep_for(10ms);
     }

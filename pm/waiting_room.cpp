@@ -27,6 +27,7 @@ constexpr std::size_t most_refused = 512;
 constexpr std::uint64_t abandoned_interval_ns = 100'000'000;
 constexpr std::uint64_t shortage_pause_ns = 1'000'000'000;
 constexpr int least_backlog = 16;
+constexpr std::uint64_t grain_ns = 20'000'000;
 
 bool has_hung_up(int fd) noexcept {
     pollfd watched{fd, POLLRDHUP, 0};
@@ -134,7 +135,12 @@ bool WaitingRoom::accept_from(Listener& listener, std::size_t most, std::vector<
     while (into.size() < most) {
         UniqueFd connection{accept4(listener.fd.get(), nullptr, nullptr, SOCK_CLOEXEC)};
         if (connection) {
-            const std::uint64_t since = waiting_since(listener, connection.get(), moment, into.size());
+            std::uint64_t since = waiting_since(listener, connection.get(), moment, into.size());
+            // The kernel's clock ticks in milliseconds, and goes on while we accept: who came together stays
+            // in order.
+            if (!into.empty() && since < into.back().since_ns && into.back().since_ns - since < grain_ns) {
+                since = into.back().since_ns;
+            }
             into.push_back({std::move(connection), since});
             continue;
         }

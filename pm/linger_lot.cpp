@@ -37,16 +37,6 @@ void LingerLot::tend(std::uint64_t now_ns) {
     }
 }
 
-std::vector<Held> LingerLot::list() const {
-    std::vector<Held> all;
-    for (std::uint32_t index = 0; index < places_.end(); ++index) {
-        if (const Place* const place = places_.at(index)) {
-            all.push_back({place->fd.get(), place->since_ns});
-        }
-    }
-    return all;
-}
-
 void LingerLot::leave(std::uint32_t index) {
     const Place place = places_.take(index);
     poller_.remove(place.fd.get());

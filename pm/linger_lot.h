@@ -28,7 +28,7 @@ class LingerLot {
     // Closes those that are overdue.
     void tend(std::uint64_t now_ns);
 
-    [[nodiscard]] std::vector<Held> list() const;
+    [[nodiscard]] std::vector<Held> list() const { return places_.list(); }
     [[nodiscard]] std::size_t size() const noexcept { return places_.size(); }
 
   private:

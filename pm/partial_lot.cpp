@@ -133,16 +133,6 @@ std::vector<UniqueFd> PartialLot::dissolve() {
     return ready;
 }
 
-std::vector<Held> PartialLot::list() const {
-    std::vector<Held> all;
-    for (std::uint32_t index = 0; index < places_.end(); ++index) {
-        if (const Place* const place = places_.at(index)) {
-            all.push_back({place->fd.get(), place->since_ns});
-        }
-    }
-    return all;
-}
-
 UniqueFd PartialLot::leave(std::uint32_t index) {
     UniqueFd connection = std::move(places_.take(index).fd);
     // A child may still hold the same open file description (epoll(7), Q6).

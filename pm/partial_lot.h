@@ -58,7 +58,7 @@ class PartialLot {
     [[nodiscard]] std::vector<children::UniqueFd> dissolve();
 
     // In no order; the times are those of their first bytes.
-    [[nodiscard]] std::vector<Held> list() const;
+    [[nodiscard]] std::vector<Held> list() const { return places_.list(); }
     [[nodiscard]] std::size_t size() const noexcept { return places_.size(); }
     [[nodiscard]] const Counts& counts() const noexcept { return counts_; }
 

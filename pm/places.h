@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "pm/parking_lot.h"
 #include "pm/poller.h"
 
 namespace cede::pm {
@@ -57,6 +58,17 @@ class Places {
     [[nodiscard]] std::uint32_t end() const noexcept { return static_cast<std::uint32_t>(places_.size()); }
     [[nodiscard]] const Content* at(std::uint32_t index) const noexcept {
         return places_[index].content ? &*places_[index].content : nullptr;
+    }
+
+    // The connection and the time in each, in no order.
+    [[nodiscard]] std::vector<Held> list() const {
+        std::vector<Held> all;
+        for (const Place& place : places_) {
+            if (place.content) {
+                all.push_back({place.content->fd.get(), place.content->since_ns});
+            }
+        }
+        return all;
     }
 
   private:

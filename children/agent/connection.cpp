@@ -42,7 +42,7 @@ void Connection::open(int fd) noexcept {
     peeked_ = 0;
 }
 
-Connection::Fill Connection::fill(bool wait) noexcept {
+Connection::Fill Connection::fill() noexcept {
     if (!buffered()) {
         begin_ = admitted_ = end_ = 0;
     } else if (end_ == capacity) {
@@ -51,7 +51,7 @@ Connection::Fill Connection::fill(bool wait) noexcept {
         admitted_ -= begin_;
         begin_ = 0;
     }
-    const ssize_t size = libc().recv(fd_, buffer + end_, capacity - end_, wait ? 0 : MSG_DONTWAIT);
+    const ssize_t size = libc().recv(fd_, buffer + end_, capacity - end_, MSG_DONTWAIT);
     end_ += size > 0 ? static_cast<std::size_t>(size) : 0;
     return meaning_of(size);
 }

@@ -29,7 +29,7 @@ class Connection {
     enum class Fill { data, end, nothing, interrupted, failed };
     // Receives behind what is buffered, which does not fill the buffer. `nothing`: it would block. `failed`:
     // errno says why.
-    Fill fill(bool wait) noexcept;
+    Fill fill() noexcept;
     // The same without taking it out of the socket, with nothing buffered; and then takes so much of it.
     Fill peek() noexcept;
     Fill take_peeked(std::size_t size) noexcept;

@@ -5,6 +5,7 @@
 
 #include "children/agent/agent.h"
 #include "children/agent/libc.h"
+#include "children/agent/time_limit.h"
 #include "children/agent/voice.h"
 #include "children/clock.h"
 
@@ -17,16 +18,9 @@ namespace {
 
 // What is left of the time for the head that is arriving: milliseconds for poll(2), 0 if none is.
 int time_for_head() noexcept {
-    constexpr std::uint64_t ns_in_ms = 1'000'000;
-    const std::uint64_t now = children::monotonic_ns();
     std::uint64_t& since = agent.connection.head_since_ns;
-    since = since != 0 ? since : now;
-    const std::uint64_t limit = agent.control->read_timeout_ms.load(std::memory_order_relaxed);
-    if (limit == 0) {
-        return -1;
-    }
-    const std::uint64_t deadline = since + limit * ns_in_ms;
-    return now < deadline ? static_cast<int>((deadline - now) / ns_in_ms) + 1 : 0;
+    since = since != 0 ? since : children::monotonic_ns();
+    return TimeLimit{agent.control->read_timeout_ms.load(std::memory_order_relaxed), since}.left_ms();
 }
 
 More wait_for_bytes(bool hear_stop) noexcept {
@@ -65,7 +59,7 @@ More read_more_of_head() noexcept {
         if (more != More::here) {
             return more;
         }
-        switch (agent.connection.fill(false)) {
+        switch (agent.connection.fill()) {
             case Connection::Fill::data:
                 return More::here;
             case Connection::Fill::nothing:

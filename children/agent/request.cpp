@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "children/agent/request.h"
 
-#include <algorithm>
 #include <cstring>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <poll.h>
 #include <string_view>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -26,9 +22,7 @@ namespace cede::agent {
 
 using children::ChildSays;
 using children::Wholeness;
-using protocol::MutableBytes;
 using protocol::Outcome;
-using protocol::Protocol;
 using protocol::RequestHead;
 using protocol::ShortAnswer;
 

@@ -155,7 +155,7 @@ ssize_t receive_slowly(void* to, size_t size) noexcept {
 Filled fill_slowly() noexcept {
     for (;;) {
         const std::size_t before = agent.connection.unread().size();
-        switch (agent.connection.fill(false)) {
+        switch (agent.connection.fill()) {
             case Connection::Fill::data:
                 agent.connection.body_bytes += agent.connection.unread().size() - before;
                 return Filled::data;

@@ -338,7 +338,7 @@ void linger() noexcept {
         agent.control->linger_timeout_ms.load(std::memory_order_relaxed) * ns_in_ms;
     bool resting = false;
     for (;;) {
-        const Connection::Fill got = connection.fill(false);
+        const Connection::Fill got = connection.fill();
         if (!connection.request_complete()) {
             (void)connection.admit();
         }

@@ -262,6 +262,7 @@ TEST_CASE("lsapi: refused, probed and dropped in the protocol's own words") {
     Ends gone = tcp_pair();
     REQUIRE(send_text(gone.theirs.get(), lsapi::command("hello")));
     gone.theirs.reset();
+    REQUIRE(stage.becomes(0, ChildState::idle));
     CHECK(stage.tell_to_give_up(0));
     (void)stage.hear_parked();
     stage.hand_off(std::move(gone.ours), ms_ago(1));
